@@ -83,12 +83,11 @@ def read_completion(
     chat: bool,
     listed: int,
     same_spelling: bool,
-    endings: bool = False,
 ) -> Completion:
     """Read an answer; raise unless it is a sampled text with its log-probabilities.
 
     With `same_spelling`, raise if a sampled token is spelled differently from the tokens of its
-    list.  With `endings`, also read the text and why it ended.
+    list.
     """
     completion = _read_lists(answer, chat=chat)
     surplus = len(completion.tokens) - tokens
@@ -112,7 +111,7 @@ def read_completion(
         completion.tokens[:tokens], completion.lists[:tokens], own=completion.own[:tokens]
     )
     completion = _with_sampled(completion, same_spelling=same_spelling)
-    return replace(completion, ending=_ending(answer)) if endings else completion
+    return replace(completion, ending=_ending(answer))
 
 
 def _ending(answer: Any) -> Ending | None:

@@ -147,9 +147,14 @@ class Client:
         self._http.close()
 
     def sample(
-        self, prompt: Prompt, parameters: SamplingParameters, tokens: int, seed: int | None = None
+        self,
+        prompt: Prompt,
+        parameters: SamplingParameters,
+        tokens: int,
+        seed: int | None = None,
+        most: int = 0,
     ) -> Completion:
-        """Request a continuation of at most `tokens` tokens."""
+        """Request a continuation of at most `tokens` tokens; read up to `most` if it is longer."""
         body: dict[str, Any] = {"model": self.model, "max_tokens": tokens, **NEUTRAL}
         body["temperature"] = parameters.temperature
         if parameters.top_p is not None:
@@ -172,7 +177,7 @@ class Client:
         for name in self.access.leave_out:
             body.pop(name, None)
         path = "/v1/chat/completions" if self.access.chat else "/v1/completions"
-        content = self._send_accepted(path, body)
+        content, tokens = self._send_accepted(path, body), max(tokens, most)
         if self.access.tokenizer is not None:
             return read_text(self._json(content), tokens, self.access.tokenizer)
         return read_completion(
@@ -181,7 +186,6 @@ class Client:
             chat=self.access.chat,
             listed=self.access.logprobs,
             same_spelling=self.access.own_lists,
-            endings=self.access.request.checks_endings,
         )
 
     def prompt_lists(self, prompt: Prompt) -> Completion | None:

@@ -218,9 +218,9 @@ class ServerReport(BaseReport):
         requests = f"{self.requests:,} {'request' if self.requests == 1 else 'requests'}"
         if self.verdict == LOSSLESS:
             return f", at most {self.tv_bound:.3g} (TV) from its reference after {requests}"
-        if self.endings is not None and self.endings.violation is not None:
-            return f", shown by a text with a wrong ending after {requests}"
         if self.verdict == NOT_LOSSLESS:
+            if self.log10_e_value < -math.log10(self.false_alarms):
+                return f", shown by a text with a wrong ending after {requests}"
             return f", shown by an e-value of {power_text(self.log10_e_value)} after {requests}"
         return f" after {requests}"
 

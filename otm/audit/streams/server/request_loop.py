@@ -136,10 +136,14 @@ class Run:
     ) -> list[Completion]:
         """Read answers from the file first; then send requests, and store each readable answer."""
         requests = block.requests
+        # In a mixed block, a text may have the length of another request.
+        most = max(request.tokens for request in requests)
 
         def ask(request: Request) -> Completion:
-            prompt = self.prompts[request.prompt]
-            return clients[server].sample(prompt, request.parameters, request.tokens, request.seed)
+            prompt, tokens = self.prompts[request.prompt], request.tokens
+            return clients[server].sample(
+                prompt, request.parameters, tokens, request.seed, most=most
+            )
 
         def read(answer: Completion, request: Request) -> Completion:
             if self.request.end_tokens:
@@ -187,7 +191,9 @@ class Run:
             self.findings.bet(self.prompts[request.prompt], request.law, answer)
         self.findings.add(block, answers[0], counted)
         for request, answer in zip(requests, answers[0], strict=True):
-            self.findings.check_ending(as_text(self.prompts[request.prompt]), answer)
+            self.findings.check_ending(
+                as_text(self.prompts[request.prompt]), answer, request.tokens
+            )
         for token in counted:
             self.seen[token.prompt, token.token] += 1
             if token.sampled is None:

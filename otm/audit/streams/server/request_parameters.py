@@ -149,12 +149,18 @@ class RequestParameters(ShortRepr):
         )
 
 
-def without(request: RequestParameters, names: Collection[str]) -> RequestParameters:
-    """Return the parameters, with some of them set to their neutral values."""
-    neutral = vars(NO_PARAMETERS)
-    return replace(
-        request, **{name: neutral[name] for name in {*names}.intersection(request.stated)}
-    )
+def scaled(request: RequestParameters, names: Collection[str], factor: float) -> RequestParameters:
+    """Multiply the effect of some parameters on the logits; 0 makes every parameter neutral."""
+    changed: dict[str, Any] = {}
+    for name in {*names}.intersection(request.stated):
+        value, neutral = vars(request)[name], vars(NO_PARAMETERS)[name]
+        if factor == 0:
+            changed[name] = neutral
+        elif name == "logit_bias":
+            changed[name] = {token: factor * added for token, added in value.items()}
+        else:
+            changed[name] = value**factor if name == "repetition_penalty" else factor * value
+    return replace(request, **changed)
 
 
 def request_fields(request: RequestParameters) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -116,9 +117,9 @@ class OwnLists:
         """Return the distribution of each token of an answer; None if the token does not count."""
         if self.decimals is not None:
             self._count_decimals(answer)
-        changes = listed_changes(answer, self.request if request is None else request, lag)
-        if self.processed:
-            changes = [{}] * len(answer.tokens)
+        request = self.request if request is None else request
+        # Processed lists contain the changes already.
+        changes = listed_changes(answer, NO_PARAMETERS if self.processed else request, lag)
         places = zip(answer.tokens, answer.lists, changes, strict=True)
         return [self._probs(at, token, parameters, change) for token, at, change in places]
 
@@ -196,6 +197,8 @@ class ModelProbs:
 
     def __init__(self, model: LanguageModel, request: RequestParameters = NO_PARAMETERS) -> None:
         self.model, self.request = model, request
+        # The logits of the last answer, which bets on several mistakes need.
+        self._last: tuple[Hashable, Floats] | None = None
 
     def __call__(
         self,
@@ -206,7 +209,10 @@ class ModelProbs:
         lag: int = 0,
     ) -> list[TokenProbs | None]:
         """Return the distribution of each token of an answer."""
-        raw = model_logits(self.model, prompt, answer)
+        key = prompt, answer.tokens
+        if self._last is None or self._last[0] != key:
+            self._last = key, model_logits(self.model, prompt, answer)
+        raw = self._last[1]
         rows = changed_logits(
             raw, prompt, answer, self.request if request is None else request, lag
         )
@@ -232,16 +238,22 @@ def changed_logits(
 
 
 def token_ids(answer: Completion) -> list[int]:
-    """Parse the token ids of an answer."""
-    ids = [token.removeprefix(TOKEN_ID) for token in answer.tokens]
-    if not all(token.startswith(TOKEN_ID) for token in answer.tokens) or not all(
+    """Return the token ids of an answer."""
+    return list(_parsed_ids(answer.tokens))
+
+
+@lru_cache(maxsize=2**8)
+def _parsed_ids(tokens: tuple[str, ...]) -> tuple[int, ...]:
+    """Parse token ids; several parts of an audit need those of the same answers."""
+    ids = [token.removeprefix(TOKEN_ID) for token in tokens]
+    if not all(token.startswith(TOKEN_ID) for token in tokens) or not all(
         text.isdecimal() and len(text) <= MOST_DIGITS for text in ids
     ):
         raise EndpointError(
             "the server does not return token ids (`return_tokens_as_token_ids`), which "
             "penalties, biases, end tokens and a comparison with a model need"
         )
-    return [int(text) for text in ids]
+    return tuple(map(int, ids))
 
 
 def model_logits(model: LanguageModel, prompt: Prompt, answer: Completion) -> Floats:

@@ -210,7 +210,7 @@ class EndingCheck:
             )
         if ending.finish_reason == "length" and not any(map(is_unclear, answer.tokens)):
             why = f"the text has {number} of {self.max_tokens} tokens and no ending"
-            self._unless_full.setdefault(prompt, _violation(TOO_SHORT, prompt, answer, why))
+            self._unless_full.setdefault(prompt, violation_of(TOO_SHORT, prompt, answer, why))
         return self._unclear(
             f"a text has {number} of {self.max_tokens} tokens and finish_reason "
             f"{shown(ending.finish_reason)}, as if the context were full or the request were "
@@ -230,7 +230,7 @@ class EndingCheck:
     def _certain(self, mistake: str, prompt: str, answer: Completion, why: str) -> None:
         """Note a violation; only the first one is kept."""
         if self.violation is None:
-            self.violation = _violation(mistake, prompt, answer, why)
+            self.violation = violation_of(mistake, prompt, answer, why)
 
     def _check_end(self, prompt: str, answer: Completion, first: int) -> None:
         """Note a violation if the first end token is not the end, or has a wrong reason."""
@@ -263,7 +263,7 @@ class EndingCheck:
             return "at_stop"
         if self._may_be_named_otherwise(ending):
             return self._unclear("a text contains one stop string, but stopped at another one")
-        found = _violation(mistake, prompt, answer, why)
+        found = violation_of(mistake, prompt, answer, why)
         self._unless_uncut = self._unless_uncut or found
         if self._cuts:
             return "at_stop"
@@ -340,6 +340,7 @@ class EndingCheck:
         self._lists_stops |= ending.finish_reason == "stop" and number >= self.max_tokens
 
 
-def _violation(mistake: str, prompt: str, answer: Completion, why: str) -> EndingViolation:
+def violation_of(mistake: str, prompt: str, answer: Completion, why: str) -> EndingViolation:
+    """Describe a text with a wrong ending."""
     ending = answer.ending or NO_ENDING
     return EndingViolation(mistake, prompt, answer.tokens, ending.text, ending.finish_reason, why)

@@ -23,6 +23,7 @@ from otm.audit.streams.server.evidence.earlier_answers import (
 from otm.audit.streams.server.evidence.endings import EndingCheck, EndingViolation
 from otm.audit.streams.server.evidence.excluded import ExcludedTokens
 from otm.audit.streams.server.evidence.group_evidence import EVERYWHERE, Group, GroupEvidence
+from otm.audit.streams.server.evidence.lengths import LengthCheck
 from otm.audit.streams.server.evidence.neighbours import MixedUp
 from otm.audit.streams.server.evidence.parameter_mistakes import (
     ParameterBets,
@@ -120,6 +121,7 @@ class Findings:
         self.mixed_up = MixedUp(drift, mixed) if mixed else None
         if self.mixed_up is not None:
             self._parts["mixed up"] = self.mixed_up.evidence
+        self.lengths = LengthCheck() if mixed else None
         self.excluded = None if probs_of is None else ExcludedTokens()
         if self.excluded is not None:
             self._parts["excluded"] = self.excluded
@@ -181,8 +183,10 @@ class Findings:
                 if len(kept) < MOST_EXAMINED:
                     kept.append(token.sampled)
 
-    def check_ending(self, prompt: str, answer: Completion) -> None:
-        """Check the ending of a text, after its block was added."""
+    def check_ending(self, prompt: str, answer: Completion, requested: int) -> None:
+        """Check the length and the ending of a text, after its block was added."""
+        if self.lengths is not None:
+            self.lengths.add(prompt, answer, requested)
         if self.endings is None:
             return
         before = self.endings.unlisted
@@ -210,8 +214,9 @@ class Findings:
 
     @property
     def violation(self) -> EndingViolation | None:
-        """The first text with a wrong ending."""
-        return None if self.endings is None else self.endings.violation
+        """The first text with a wrong ending or length."""
+        checks = (each for each in (self.endings, self.lengths) if each is not None)
+        return next((each.violation for each in checks if each.violation is not None), None)
 
     @property
     def error(self) -> float:

@@ -13,8 +13,10 @@ Ratios are capped at `LARGEST_RATIO`, which makes the mean smaller.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -25,13 +27,13 @@ from otm.audit.streams.server.answers import Completion, Prompt
 from otm.audit.streams.server.distributions.references import OwnLists, ProbsOf
 from otm.audit.streams.server.distributions.token_probs import TINY, TokenProbs
 from otm.audit.streams.server.evidence.suspects import MISTAKEN, MOST_EXAMINED, SampledToken
-from otm.audit.streams.server.request_parameters import ENDINGS, RequestParameters, without
+from otm.audit.streams.server.request_parameters import ENDINGS, RequestParameters, scaled
 from otm.decoding import SamplingParameters
 
 SHARES = (0.3, 0.5, 0.7)
 """Shares of the tokens that a mistake may affect if it does not affect all of them."""
 
-CLEAR = 1.5
+CLEAR = 2.0
 """Smallest difference of two log-likelihood gains that distinguishes two mistakes."""
 
 LAGS = (1, 2)
@@ -41,6 +43,19 @@ LARGEST_RATIO = 20.0
 """Largest ratio of two probabilities, so that no single token decides."""
 
 PENALTIES = ("repetition_penalty", "frequency_penalty", "presence_penalty")
+TRUNCATION = ("top_k", "top_p", "min_p")
+
+HALF = 0.5
+"""Factor of a value that a server may use instead of the stated value."""
+
+WITHOUT = "without effect"
+OF_HALF = "of half its stated value"
+ALONE = "on some tokens alone, such as the bonus token of a step"
+LATE_PENALTIES = "penalties once a step, and not once a token: they miss the last tokens"
+LATE_WINDOW = (
+    "top-k, top-p or min-p once a step, and not once a token: they choose the tokens that are "
+    "probable at an earlier place of the text"
+)
 
 
 class Suspect(NamedTuple):
@@ -72,27 +87,55 @@ class Stated:
             f"{name} {values[name]}{default if name in self.omitted else ''}" for name in names
         )
 
-    def without(self, names: Sequence[str]) -> Stated:
-        """Return the parameters, with some of them set to their neutral values."""
+    def scaled(self, names: Sequence[str], factor: float) -> Stated:
+        """Multiply request parameters by a factor; with 0, all named parameters are neutral."""
         neutral = vars(SamplingParameters())
         changed = {name: neutral[name] for name in names if name in neutral}
-        sampling = replace(self.sampling, **changed)
-        return replace(self, sampling=sampling, request=without(self.request, names))
+        sampling, request = replace(self.sampling, **changed), scaled(self.request, names, factor)
+        return replace(self, sampling=sampling, request=request)
 
 
 class Mistake(NamedTuple):
-    """Parameters with a mistake; `lags` are numbers of last tokens that penalties miss."""
+    """Parameters that a server does not use as stated."""
 
-    # Names of the parameters without effect; none for penalties that miss tokens.
+    # Names of the parameters with another value; none if only the text before a token is another.
     names: tuple[str, ...]
+    # Factor of the values that the server uses; 0 for parameters without effect.
+    factor: float = 0.0
+    # Numbers of last tokens that penalties, or the choice of the most probable tokens, miss.
     lags: tuple[int, ...] = (0,)
+    # Whether top-k, top-p and min-p choose tokens for an earlier token of the text.
+    late_window: bool = False
 
     def rows(
         self, probs_of: ProbsOf, stated: Stated, prompt: Prompt, answer: Completion
     ) -> list[list[TokenProbs | None]]:
         """Return the distributions of the tokens of an answer for each lag."""
-        used = stated.without(self.names)
+        if self.late_window:
+            rows = [
+                probs_of(prompt, answer, each.sampling, each.request)
+                for each in (stated, stated.scaled(TRUNCATION, 0))
+            ]
+            return [[*map(_in_window, rows[1], _late(rows[0], lag))] for lag in self.lags]
+        used = stated.scaled(self.names, self.factor)
         return [probs_of(prompt, answer, used.sampling, used.request, lag) for lag in self.lags]
+
+
+def _late(rows: Sequence[TokenProbs | None], lag: int) -> list[TokenProbs | None]:
+    """Return the row of an earlier token for each token; the first tokens have none."""
+    return [None] * min(lag, len(rows)) + [*rows[: max(len(rows) - lag, 0)]]
+
+
+def _in_window(free: TokenProbs | None, window: TokenProbs | None) -> TokenProbs | None:
+    """Restrict a row without truncation to the tokens of another row; None if they are unknown."""
+    if free is None or window is None or window.rest or not window.rest_counts:
+        return None
+    kept = [place for place, token in enumerate(free.tokens) if token in window.places]
+    if not kept:
+        return None
+    probs = free.probs[kept] / free.probs[kept].sum()
+    unseen = window.unseen | {token for token in window.tokens if token not in free.places}
+    return TokenProbs(tuple(free.tokens[place] for place in kept), probs, 0.0, True, unseen)
 
 
 def mistakes_in(names: Sequence[str]) -> list[Mistake]:
@@ -102,7 +145,15 @@ def mistakes_in(names: Sequence[str]) -> list[Mistake]:
     groups = [*((name,) for name in names), request, processors, tuple(names)]
     found = [Mistake(group) for group in {frozenset(group): group for group in groups}.values()]
     found = [mistake for mistake in found if mistake.names]
-    return found + ([Mistake((), LAGS)] if {*PENALTIES}.intersection(names) else [])
+    return found + ([Mistake((), lags=LAGS)] if {*PENALTIES}.intersection(names) else [])
+
+
+def _more_mistakes(names: Sequence[str]) -> list[Mistake]:
+    """List mistakes to name that need no bets, because other bets find them."""
+    request = [name for name in names if name in (*PENALTIES, "logit_bias")]
+    halved = [Mistake((name,), HALF) for name in request]
+    late = [Mistake((), lags=LAGS, late_window=True)] if {*TRUNCATION}.intersection(names) else []
+    return halved + late
 
 
 class ParameterBets(EProcess):
@@ -147,45 +198,43 @@ def find_parameter_suspect(
     if not names or (isinstance(probs_of, OwnLists) and probs_of.processed):
         return None
     sampled = sampled[:MOST_EXAMINED]
+    mistakes = mistakes_in(names) + _more_mistakes(names)
+    gains: defaultdict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
     first = np.array([each.place == 0 for each in sampled])
-    return max(
-        suspect
-        for mistake in mistakes_in(names)
-        for suspect in _explain(mistake, _ratios(sampled, stated, probs_of, mistake), first, stated)
-    )
+    for mistake, ratios in zip(mistakes, _ratios(sampled, stated, probs_of, mistakes), strict=True):
+        gains[mistake.names] |= _gains(mistake, ratios, first)
+    return max(_suspect(found, stated.describe(which)) for which, found in gains.items())
 
 
-def _explain(mistake: Mistake, ratios: Floats, first: Bools, stated: Stated) -> Iterator[Suspect]:
-    """Yield the mistake on all tokens, or on some tokens alone.
+def _gains(mistake: Mistake, ratios: Floats, first: Bools) -> dict[str, float]:
+    """Return the gain of a mistake on all tokens, and on some tokens alone, by its description.
 
     Servers sample the `first` token of a text without drafts, like a bonus token.
     """
-    later = ratios[~first]
+    everywhere, later = _gain(ratios, MISTAKEN), ratios[~first]
+    if mistake.factor:
+        return {OF_HALF: everywhere}
     partial = max(_gain(part, share) for share in SHARES for part in (ratios, later))
     if (ratios[first] != 1).any():
         partial = max(partial, _gain(later, MISTAKEN))
-    if not mistake.names:
-        what = stated.describe([name for name in PENALTIES if name in stated.names()])
-        yield Suspect(
-            partial,
-            f"penalties once a step, and not once a token: {what}; they miss the last tokens of "
-            "the text",
-        )
-        return
-    what = stated.describe(mistake.names)
-    everywhere = _gain(ratios, MISTAKEN)
-    # The gain on some tokens is the largest of several, so it must be clearer.
-    if partial < everywhere + 2 * CLEAR:
-        alone = " or only on some tokens" if partial > everywhere - CLEAR else ""
-        yield Suspect(
-            max(everywhere, partial),
-            f"a parameter without effect{alone}: {what}; the tokens fit a request without it",
-        )
-    else:
-        yield Suspect(
-            partial,
-            f"a parameter on some tokens alone, such as the bonus token of a step: {what}",
-        )
+    if mistake.late_window:
+        return {LATE_WINDOW: max(everywhere, partial)}
+    return {WITHOUT: everywhere, ALONE: partial} if mistake.names else {LATE_PENALTIES: partial}
+
+
+def _suspect(gains: Mapping[str, float], what: str) -> Suspect:
+    """Name the effect that explains the tokens best, and others that explain them almost as well.
+
+    The gain on some tokens alone is the largest of several, so it must be clearly larger than
+    that of parameters without effect.
+    """
+    best = max(gains, key=gains.__getitem__)
+    if not what:
+        return Suspect(gains[best], best)
+    named = [each for each, gain in gains.items() if gain > gains[best] - 2 * CLEAR]
+    if gains[WITHOUT] > gains[best] - CLEAR:
+        named = [WITHOUT]
+    return Suspect(gains[named[0]], f"a parameter {' or '.join(named)}: {what}")
 
 
 def _gain(ratios: Floats, share: float) -> float:
@@ -194,16 +243,20 @@ def _gain(ratios: Floats, share: float) -> float:
 
 
 def _ratios(
-    sampled: Sequence[SampledToken], stated: Stated, probs_of: ProbsOf, mistake: Mistake
+    sampled: Sequence[SampledToken],
+    stated: Stated,
+    probs_of: ProbsOf,
+    mistakes: Sequence[Mistake],
 ) -> Floats:
-    """Return the mean ratio of the mistaken to the stated probability of each token."""
-    known: dict[int, list[list[TokenProbs | None]]] = {}
-    means = []
-    for each in sampled:
-        if id(each.answer) not in known:
-            known[id(each.answer)] = mistake.rows(probs_of, stated, each.prompt, each.answer)
-        others = [rows[each.place] for rows in known[id(each.answer)]]
-        means.append(math.fsum(ratio(each.row, row, each.token)[0] for row in others) / len(others))
+    """Return the mean ratio of the mistaken to the stated probability: by mistake and token."""
+    means: list[list[float]] = [[] for _ in mistakes]
+    for _, group in itertools.groupby(sampled, key=lambda each: id(each.answer)):
+        tokens = list(group)
+        for mistake, found in zip(mistakes, means, strict=True):
+            rows = mistake.rows(probs_of, stated, tokens[0].prompt, tokens[0].answer)
+            for each in tokens:
+                some = [ratio(each.row, row[each.place], each.token)[0] for row in rows]
+                found.append(math.fsum(some) / len(some))
     return np.array(means)
 
 
