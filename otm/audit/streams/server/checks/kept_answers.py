@@ -84,17 +84,16 @@ def difference(first: Mapping[str, float], second: Mapping[str, float], listed: 
 
     A token that is missing from a list of more than N is at most as probable as its N-th token.
     """
-    lowest = [_lowest(entries, listed) for entries in (first, second)]
+    lowest = _lowest(first, listed), _lowest(second, listed)
     worst = Difference()
     for token in first.keys() | second.keys():
-        one, two = (
-            entries.get(token, low) for entries, low in zip((first, second), lowest, strict=True)
-        )
-        if max(one, two) < PROBABLE or is_unclear(token):
+        one, two = first.get(token, lowest[0]), second.get(token, lowest[1])
+        size = abs(one - two)
+        if size <= worst.size or max(one, two) < PROBABLE or is_unclear(token):
             continue
         # The true value of a missing token may be lower, so only a higher value is a difference.
         if (token in first and token in second) or (one < two) == (token not in first):
-            worst = max(worst, Difference(abs(one - two), token, one, two), key=_size)
+            worst = Difference(size, token, one, two)
     return worst
 
 
@@ -109,10 +108,6 @@ def _lowest(entries: Mapping[str, float], listed: int) -> float:
     if len(values) == listed:
         return values[1] if listed > 1 else 0.0
     return math.log(max(1 - math.fsum(map(math.exp, values)), LARGEST_EXCESS))
-
-
-def _size(found: Difference) -> float:
-    return found.size
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ COLDEST = 0.05
 SHARE = 0.6
 """Largest ratio of the gain of another cause at which a cause is named."""
 
-FACTORS = 0.7, 0.8, 0.9, 1.1, 1.25, 1.5
+FACTORS = np.array([0.7, 0.8, 0.9, 1.1, 1.25, 1.5])
 """Factors by which a server may multiply all temperatures, which also changes mixed blocks."""
 
 RARE = 1e-3
@@ -75,19 +75,18 @@ class MixedUp:
         self, temperatures: Sequence[float], answers: Sequence[Completion], cost: float
     ) -> Floats:
         """Return the log-factors of a batch for one temperature of all requests."""
-        ratios = np.zeros((2, len(self._temperatures)))
+        choices = np.array(self._temperatures)
+        ratios = np.zeros((2, choices.size))
         for own, answer in zip(temperatures, answers, strict=True):
             tokens = zip(answer.tokens, answer.rows, answer.lists, strict=True)
             for token, row, entries in tokens:
                 # The distribution of a greedy token says nothing about other temperatures.
                 if own == 0 or row is None or row.of(token) is None:
                     continue
-                for number, factor in enumerate(FACTORS):
-                    self._scaled[number] += _ratio(token, row, entries, own, own * factor)
-                for number, choice in enumerate(self._temperatures):
-                    if own != choice:
-                        ratios[0, number] += _safe_ratio(token, row, own, choice) - cost
-                        ratios[1, number] += _ratio(token, row, entries, own, choice)
+                safe = _safe_ratios(token, row, own, choices)
+                ratios[0] += safe - cost * (choices != own)
+                ratios[1] += _ratios(token, row, entries, own, choices)
+                self._scaled += _ratios(token, row, entries, own, own * FACTORS)
         self._constant += ratios[1]
         tried = [number for number, t in enumerate(self._temperatures) if t in temperatures]
         if len(tried) < 2:
@@ -161,31 +160,40 @@ def _near(answers: Sequence[Completion], place: int) -> list[TokenProbs]:
     ]
 
 
-def _safe_ratio(token: str, row: TokenProbs, own: float, choice: float) -> float:
-    """Return the log-likelihood ratio of another temperature for the listed tokens of a row.
+def _safe_ratios(token: str, row: TokenProbs, own: float, choices: Floats) -> Floats:
+    """Return the log-likelihood ratios of other temperatures for the listed tokens of a row.
 
-    The ratio has a mean of 1.
+    Each ratio has a mean of 1.
     """
     place = row.places.get(token)
     if place is None:
-        return 0.0
+        return np.zeros(choices.size)
     logs = np.log(np.maximum(row.probs, 1e-300))
-    scaled = own / max(choice, COLDEST) * logs
-    total = np.logaddexp.reduce(scaled) - np.logaddexp.reduce(logs)
-    return float(scaled[place] - logs[place] - total)
-
-
-def _ratio(
-    token: str, row: TokenProbs, entries: Mapping[str, float], own: float, choice: float
-) -> float:
-    """Return the log-likelihood ratio of another temperature; ignore truncation if it excludes."""
-    if token in row.places or row.rest > 0 or token not in entries:
-        return _safe_ratio(token, row, own, choice)
-    logs = np.array([*entries.values()])
-    one, two = (
-        entries[token] / t - np.logaddexp.reduce(logs / t) for t in (max(choice, COLDEST), own)
+    return _scaled_log(logs, place, own / np.maximum(choices, COLDEST)) - _scaled_log(
+        logs, place, np.ones(1)
     )
-    return float(one - np.logaddexp(two, math.log(RARE)))
+
+
+def _scaled_log(logs: Floats, place: int, factors: Floats) -> Floats:
+    """Return the log-probability of one of some tokens, whose logits are scaled by each factor."""
+    apart = factors[:, None] * (logs - logs[place])
+    most = apart.max(axis=1)
+    found: Floats = -most - np.log(np.exp(apart - most[:, None]).sum(axis=1))
+    return found
+
+
+def _ratios(
+    token: str, row: TokenProbs, entries: Mapping[str, float], own: float, choices: Floats
+) -> Floats:
+    """Return the log-likelihood ratios of other temperatures; ignore truncation if it excludes."""
+    if token in row.places or row.rest > 0 or token not in entries:
+        return _safe_ratios(token, row, own, choices)
+    logs, place = np.array([*entries.values()]), [*entries].index(token)
+    one, two = (
+        _scaled_log(logs, place, 1 / t) for t in (np.maximum(choices, COLDEST), np.array([own]))
+    )
+    found: Floats = np.where(choices == own, 0.0, one - np.logaddexp(two, math.log(RARE)))
+    return found
 
 
 def _mean_prob(token: str, rows: Sequence[TokenProbs]) -> float:

@@ -8,7 +8,7 @@ Let p be the stated and q the mistaken distribution of a token, both given that 
 under both.  The mean of 1 − w + w q/p under p is at most 1, so the product over tokens is an
 e-value for each mistake and share w.  If p is wrong by at most r in total variation, the mean
 exceeds 1 by at most w r (max q/p − min q/p), so each factor is divided by 1 plus this number.
-Ratios are capped at `LARGEST_RATIO`, which makes the mean smaller.
+Ratios are capped at `LARGEST_RATIO`, or less for a large r, which makes the mean smaller.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ LAGS = (1, 2)
 
 LARGEST_RATIO = 20.0
 """Largest ratio of two probabilities, so that no single token decides."""
+
+LARGEST_COST = 0.03
+"""Largest product of the ratio of a bet and the error r; smaller ratios then cost less."""
 
 PENALTIES = ("repetition_penalty", "frequency_penalty", "presence_penalty")
 TRUNCATION = ("top_k", "top_p", "min_p")
@@ -177,13 +180,14 @@ class ParameterBets(EProcess):
         """Add the tokens of an answer, whose rows are the stated distributions."""
         stated = Stated(parameters, self._request)
         factors = np.zeros((len(self._mistakes), self._shares.size))
+        largest = min(LARGEST_RATIO, max(LARGEST_COST / max(self.drift, 1e-9), 2.0))
         for number, mistake in enumerate(self._mistakes):
             mistaken = mistake.rows(self._probs_of, stated, prompt, answer)
             for place, (token, row) in enumerate(zip(answer.tokens, answer.rows, strict=True)):
                 others = [rows[place] for rows in mistaken]
                 if all(other is row for other in others):
                     continue
-                found = np.mean([ratio(row, other, token) for other in others], axis=0)
+                found = np.mean([ratio(row, other, token, largest) for other in others], axis=0)
                 value, low, high = found.tolist()
                 factors[number] += np.log1p(self._shares * (value - 1))
                 factors[number] -= np.log1p(self._shares * self.drift * (high - low))
@@ -261,7 +265,10 @@ def _ratios(
 
 
 def ratio(
-    right: TokenProbs | None, wrong: TokenProbs | None, token: str
+    right: TokenProbs | None,
+    wrong: TokenProbs | None,
+    token: str,
+    largest: float = LARGEST_RATIO,
 ) -> tuple[float, float, float]:
     """Return the ratio of two probabilities of a token, and its range over all tokens.
 
@@ -283,7 +290,7 @@ def ratio(
     if not all(totals):
         return 1.0, 1.0, 1.0
     ones, others = ones / totals[0], others / totals[1]
-    ratios = np.minimum(others / np.maximum(ones, TINY), LARGEST_RATIO)
+    ratios = np.minimum(others / np.maximum(ones, TINY), largest)
     ratios[ones == others] = 1.0
     places = {name: place for place, name in enumerate(names)}
     hidden = token in right.unseen or not merged
