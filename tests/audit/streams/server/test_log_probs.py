@@ -43,7 +43,7 @@ CAUSES = {
 
 def report_of(server: Any, **options: Any) -> ServerReport:
     options = {"prompts": PROMPTS, "sampling": SAMPLING, "concurrency": [8], **options}
-    return audit_server("http://s", transport=server, **{"requests": 96, "retries": 0, **options})
+    return audit_server("http://s", transport=server, **{"requests": 48, "retries": 0, **options})
 
 
 Status = Callable[[ServerReport], int]
@@ -111,7 +111,7 @@ def test_lists_are_compared_with_a_model(fault: str | None) -> None:
     """With the draft model, its lists are named; the tokens keep their own verdict."""
     server = batching_server(fault=fault)
     models = {"model": Model(), "draft": Model(draft=True)}
-    report = report_of(server, tv=0.3, requests=200, **models)
+    report = report_of(server, tv=0.4, requests=200, **models)
     check = report.log_probs[-1]
     assert check.name == "lists of the local model"
     assert report.lossless

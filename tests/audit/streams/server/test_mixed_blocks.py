@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
-pytest.importorskip("httpx2")
-
 from otm.audit import audit_server
-from otm.audit.streams.server.answers import Completion
+from otm.audit.streams.server.answers import Completion, Ending
 from otm.audit.streams.server.blocks import GREEDY, Block, Mixture, Request, plan_blocks
 from otm.audit.streams.server.distributions.lists import probs_from_list
 from otm.audit.streams.server.distributions.token_probs import TokenProbs
+from otm.audit.streams.server.evidence.lengths import LengthCheck
 from otm.audit.streams.server.evidence.neighbours import MixedUp
 from otm.audit.streams.server.settings import Setting
 from otm.audit.streams.server.simulated import simulated_server
 from otm.audit.streams.server.simulated.batches import batching_server
+from otm.audit.streams.server.simulated.steps import step_server
 from otm.decoding import SamplingParameters
+
+httpx2 = pytest.importorskip("httpx2")
 
 PLAIN = [SamplingParameters()]
 SETTINGS = (Setting(PLAIN[0], 1), Setting(PLAIN[0], 8))
@@ -92,6 +96,51 @@ def test_requests_that_are_mixed_up_are_found_and_named(
     # In a small vocabulary, rows of other texts are too much alike for the name of exchanged rows.
     if share == 1 or vocabulary > 50:
         assert report.reasons[0].startswith(cause)
+
+
+def text_of(count: int, finish: str | None = "length", sampled: int | None = None) -> Completion:
+    tokens = tuple(f"token_id:{i}" for i in range(count))
+    return Completion(tokens, ({},) * count, ending=Ending("", finish, None, sampled))
+
+
+def test_only_certain_lengths_are_wrong() -> None:
+    """Bugs: a full context, an omitted end token or an unstated reason called wrong."""
+    right = LengthCheck()
+    right.add("another prompt", text_of(8), 8)
+    texts = [text_of(8), text_of(5, "stop"), text_of(5, None), text_of(5, sampled=8), text_of(7)]
+    for text in (*texts, Completion(("a",) * 9, ({},) * 9)):
+        right.add("prompt", text, 8)
+    for _ in range(2):
+        right.add("long prompt", text_of(5), 8)
+    assert right.violation is None
+    # The context has room for a sixth token.
+    right.add("long prompt", text_of(6), 6)
+    assert right.violation is not None
+    longer = LengthCheck()
+    longer.add("prompt", text_of(6), 5)
+    assert longer.violation is not None
+
+
+@pytest.mark.parametrize("vocabulary", [50, 300])
+@pytest.mark.parametrize("choose", [min, max])
+def test_the_length_of_another_request_is_found(choose: Any, vocabulary: int) -> None:
+    """Bug: the length of the request before, which no distribution of a token shows."""
+    inner, before = step_server(vocabulary=vocabulary), [8]
+
+    def answer(request: Any) -> Any:
+        if request.method != "POST":
+            return inner.handler(request)
+        body = json.loads(request.content)
+        own, before[0] = before[0], body["max_tokens"]
+        body["max_tokens"] = choose(own, before[0])
+        return inner.handler(httpx2.Request("POST", request.url, json=body))
+
+    server = httpx2.MockTransport(answer)
+    report = audit_server("http://s", transport=server, sampling=PLAIN, concurrency=[8])
+    assert report.verdict == "not lossless"
+    assert report.requests < 100
+    assert report.reasons[0].startswith("wrong number of tokens in a block of different requests")
+    assert "shown by a text with a wrong ending" in str(report)
 
 
 def test_a_right_server_passes_mixed_blocks() -> None:

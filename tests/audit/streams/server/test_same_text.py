@@ -70,7 +70,7 @@ def test_lists_that_follow_the_token_are_found(lists: Any, chat: bool) -> None:
 @pytest.mark.parametrize("noise", [0.01, 0.06])
 def test_lists_that_batches_round_raise_no_alarm(noise: float) -> None:
     """The control: logits in half precision differ by as much from batch to batch."""
-    report = audit(serve(noise=noise), tv=0.1, concurrency=(8,))
+    report = audit(serve(noise=noise), tv=0.2, concurrency=(8,))
     assert report.lossless
     assert report.log10_e_value < 1
     assert report.lists is not None
@@ -78,7 +78,7 @@ def test_lists_that_batches_round_raise_no_alarm(noise: float) -> None:
 
 
 def test_lists_that_differ_more_are_not_lossless_and_not_wrong() -> None:
-    report = audit(serve(noise=0.2), requests=400, tv=0.15)
+    report = audit(serve(noise=0.2), requests=160, tv=0.3)
     assert report.verdict == "undecided"
     assert any("lists after the same text differ" in reason for reason in report.reasons)
 
@@ -164,17 +164,17 @@ def test_distance_and_shift_of_lists() -> None:
 
 def test_little_entropy_is_undecided_with_its_number() -> None:
     """Bug: "lossless" of a server of whose sampling nothing is seen.  Control: more entropy."""
-    report = audit(serve(scale=100.0), requests=200, tv=0.2, concurrency=(8,))
+    report = audit(serve(scale=100.0), requests=100, tv=0.3, concurrency=(8,))
     assert report.verdict == "undecided"
     assert report.entropy is not None
     assert report.entropy < 0.2
     assert any("too little entropy" in reason for reason in report.reasons)
     assert f"{report.entropy:.3g} bits" in str(report)
-    assert audit(serve(scale=6.0), tv=0.1).lossless
+    assert audit(serve(scale=6.0), tv=0.2).lossless
 
 
 def test_lists_that_are_certain_of_one_token_show_nothing() -> None:
     """One token alone after each text, in the lists and in the texts."""
-    report = audit(serve(lambda at: int(at.logits.argmax()), alone), requests=1500)
+    report = audit(serve(lambda at: int(at.logits.argmax()), alone), requests=300)
     assert report.verdict == "undecided"
     assert report.entropy == 0

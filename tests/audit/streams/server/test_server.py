@@ -68,9 +68,9 @@ def test_wrong_servers_are_found_within_2_000_requests(wrong: dict[str, Any]) ->
 @pytest.mark.parametrize("options", [{}, {"chat": True}, {"model": Model(), "prompts": IDS}])
 def test_a_right_server_is_lossless(options: dict[str, Any]) -> None:
     """Also by chats, and beside a local model."""
-    report = audit(simulated_server(), sampling=PLAIN, tv=0.1, **options)
+    report = audit(simulated_server(), sampling=PLAIN, tv=0.2, **options)
     assert report.verdict == "lossless on everything tried"
-    assert report.tv_bound <= 0.1
+    assert report.tv_bound <= 0.2
 
 
 class Words:
@@ -110,7 +110,7 @@ def test_texts_are_read_by_the_tokenizer_of_the_model(temperature: float, right:
     report = audit(
         texts_alone(temperature=temperature),
         **{"model": Model(), "tokenizer": Words(), "prompts": ["w1 w2 w3", "w4 w5 w6"]},
-        **{"sampling": PLAIN, "tv": 0.1, "concurrency": [2]},
+        **{"sampling": PLAIN, "tv": 0.2, "concurrency": [2]},
     )
     assert report.lossless is right
     assert report.verdict != "undecided"
@@ -139,7 +139,7 @@ def test_two_servers_are_compared(temperature: float, verdict: str) -> None:
         transport=transport,
         sampling=PLAIN,
         prompts=["A prompt of a test"],
-        requests=512,
+        requests=256,
         probes=False,
     )
     assert report.verdict == verdict
@@ -148,7 +148,7 @@ def test_two_servers_are_compared(temperature: float, verdict: str) -> None:
 
 def test_two_right_servers_are_lossless_whatever_has_no_partner() -> None:
     """Bug: tokens without a partner counted as unusable, and made too many of them."""
-    report = audit(simulated_server(), reference="http://b", tv=0.3, prompts=["a", "b"])
+    report = audit(simulated_server(), reference="http://b", tv=0.45, prompts=["a", "b"])
     assert report.lossless
     assert report.left_out > report.tokens
 
@@ -311,7 +311,7 @@ def test_what_a_model_has_in_its_own_configuration_is_overruled() -> None:
 
 def test_tokens_that_do_not_count_cannot_make_a_server_lossless() -> None:
     """Bug: "lossless" of a server half of whose tokens are on no list."""
-    options: Any = {"tv": 0.9, "requests": 400, "sampling": [SamplingParameters(0.7)]}
+    options: Any = {"tv": 0.9, "requests": 100, "sampling": [SamplingParameters(0.7)]}
     report = audit(simulated_server(), logprobs=2, **options)
     assert report.left_out > report.tokens / 3
     assert report.verdict == "undecided"
@@ -321,7 +321,7 @@ def test_tokens_that_do_not_count_cannot_make_a_server_lossless() -> None:
 def test_tokens_off_the_lists_cannot_make_a_server_lossless() -> None:
     """Bug: the verdict "lossless" from tokens that are known only to be on no list."""
     report = audit(
-        simulated_server(), requests=400, tv=0.3, logprobs=2, sampling=[SamplingParameters()]
+        simulated_server(), requests=100, tv=0.6, logprobs=2, sampling=[SamplingParameters()]
     )
     assert report.left_out < report.tokens / 4
     assert report.verdict == "undecided"

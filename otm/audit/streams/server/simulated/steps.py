@@ -18,7 +18,7 @@ from otm._core.numbers import check_name
 from otm._core.probs.distribution import residual_weights
 from otm._core.probs.sampling import locate
 from otm.audit.adapters.base import AFTER_END, AFTER_STOP, TOO_SHORT
-from otm.audit.streams.e_process import Floats
+from otm.audit.streams.e_process import Bools, Floats
 from otm.audit.streams.server.evidence.endings import AT_CAP, WRONG_REASON
 from otm.audit.streams.server.request_parameters import NO_PARAMETERS, RequestParameters
 from otm.audit.streams.server.simulated.server import list_of, logprobs_of, transport_of
@@ -28,10 +28,15 @@ ONCE_A_STEP = "penalties once a step"
 BONUS_ALONE = "parameters on the bonus token alone"
 GREEDY_IF_UNSET = "greedy if the temperature is not set"
 IGNORED_DEFAULTS = "default values ignored"
+HALVED_BIAS = "half of the bias"
+WINDOW_ONCE = "truncation once a step"
 DROPPED = "dropped "
 """Prefix of a parameter's name: the server ignores this parameter."""
 
-PROCESSING = (ONCE_A_STEP, BONUS_ALONE, GREEDY_IF_UNSET, IGNORED_DEFAULTS)
+PROCESSING = (
+    *(ONCE_A_STEP, BONUS_ALONE, GREEDY_IF_UNSET, IGNORED_DEFAULTS),
+    *(HALVED_BIAS, WINDOW_ONCE),
+)
 """Mistakes that change the distribution of tokens."""
 
 ENDINGS = (AFTER_END, AFTER_STOP, AT_CAP, TOO_SHORT, WRONG_REASON)
@@ -108,11 +113,14 @@ class _Request:
         self.end = None if body.get("ignore_eos") else server.end
         names = (*PENALTIES, "min_tokens")
         given: dict[str, Any] = {name: values[name] for name in names if name in values}
-        bias = {int(token): x for token, x in values.get("logit_bias", {}).items()}
+        share = 0.5 if server.mistake == HALVED_BIAS else 1.0
+        bias = {int(token): share * x for token, x in values.get("logit_bias", {}).items()}
         ends = () if self.end is None else (self.end,)
         self.request = RequestParameters(logit_bias=bias, end_tokens=ends, **given)
         self.stop = list(body.get("stop", ()))
         self.tokens: list[int] = []
+        # Tokens that top-k and top-p keep at the first position of the step.
+        self.window: Bools = np.ones(server.vocabulary, dtype=np.bool_)
         self.lists: list[dict[str, float]] = []
         self.reason: str | None = None
         self.stopped_at: str | None = None
@@ -141,6 +149,10 @@ class _Request:
         first = SamplingParameters(sampling.temperature, min_p=sampling.min_p)(logits)
         with np.errstate(divide="ignore"):
             kept = SamplingParameters(top_k=sampling.top_k, top_p=sampling.top_p)(np.log(first))
+        if mistake == WINDOW_ONCE and position and len(tokens) > position:
+            kept = first * self.window / first[self.window].sum()
+        else:
+            self.window = np.asarray(kept) > 0
         return np.asarray(kept)
 
     def step(self, rng: np.random.Generator) -> list[int]:
