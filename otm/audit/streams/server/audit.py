@@ -21,8 +21,8 @@ from otm.audit.streams.server.checks.prompt_reader import PromptReader
 from otm.audit.streams.server.checks.seeds import accepts, repeat_seeds
 from otm.audit.streams.server.client import Access, Client
 from otm.audit.streams.server.distributions.references import ModelProbs, OwnLists, ProbsOf
-from otm.audit.streams.server.evidence.findings import Limits
 from otm.audit.streams.server.journal import Journal, digest_of
+from otm.audit.streams.server.plan import Limits, Plan
 from otm.audit.streams.server.probes import acceptance_between, possible_acceptance
 from otm.audit.streams.server.report import ServerReport
 from otm.audit.streams.server.request_loop import Run
@@ -244,11 +244,12 @@ def audit_server(
         # Only blocks of one setting check the ends of texts and the penalties.
         mixed = probes and reference is None and not request.stated
         mixture = _mixture(clients[0], texts[0], settings, own) if mixed else None
-        run = Run(
+        plan = Plan(
             texts, settings, limits, length, listed, probs_of, drift, request, omitted, mixture
         )
+        run = Run(plan)
         journal = Journal(
-            None if resume is None else as_path(resume), _digest(run, access, clients)
+            None if resume is None else as_path(resume), _digest(plan, access, clients)
         )
         stack.callback(journal.close)
         before = clients[0].metrics()
@@ -271,7 +272,7 @@ def audit_server(
         model=clients[0].model,
         verdict=verdict,
         reasons=reasons,
-        against=_describe_reference(clients, model, listed, run, processed=processed),
+        against=_describe_reference(clients, model, plan, processed=processed),
         requests=run.requests,
         tokens=shows.count,
         left_out=shows.left_out,
@@ -336,16 +337,16 @@ def _mixture(
     return Mixture.of(settings, vary=vary, greedy=greedy, seeds=accepts(client, prompt, 1.0, 0))
 
 
-def _digest(run: Run, access: Access, clients: Sequence[Client]) -> str:
+def _digest(plan: Plan, access: Access, clients: Sequence[Client]) -> str:
     """Hash all values that determine the requests and the way of reading answers."""
     servers = [[client.url, client.model] for client in clients]
-    settings = [[dataclasses.asdict(s.parameters), s.concurrency] for s in run.settings]
+    settings = [[dataclasses.asdict(s.parameters), s.concurrency] for s in plan.settings]
     return digest_of(
         [
-            *(servers, settings, run.prompts, run.tokens, run.block),
+            *(servers, settings, plan.prompts, plan.tokens, plan.block),
             *(access.chat, access.logprobs, sorted(access.leave_out)),
-            {name: vars(run.request)[name] for name in run.request.stated},
-            None if run.mixture is None else dataclasses.asdict(run.mixture),
+            {name: vars(plan.request)[name] for name in plan.request.stated},
+            None if plan.mixture is None else dataclasses.asdict(plan.mixture),
         ]
     )
 
@@ -353,8 +354,7 @@ def _digest(run: Run, access: Access, clients: Sequence[Client]) -> str:
 def _describe_reference(
     clients: Sequence[Client],
     model: LanguageModel | None,
-    listed: int,
-    run: Run,
+    plan: Plan,
     *,
     processed: bool,
 ) -> str:
@@ -364,7 +364,8 @@ def _describe_reference(
         found = "a local model"
     else:
         when = "after" if processed else "before"
-        found = f"its own log-probabilities, the {listed} largest {when} temperature and truncation"
-    if run.request.stated:
-        found += f"; with {run.request}"
-    return f"{found}; requests leave out {', '.join(run.omitted)}" if run.omitted else found
+        largest = f"the {plan.listed} largest {when} temperature and truncation"
+        found = f"its own log-probabilities, {largest}"
+    if plan.request.stated:
+        found += f"; with {plan.request}"
+    return f"{found}; requests leave out {', '.join(plan.omitted)}" if plan.omitted else found

@@ -9,32 +9,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from otm._core.listed_tokens import is_unclear
-from otm.audit.streams.server.answers import Completion, Prompt
-from otm.audit.streams.server.blocks import Block, Mixture, Request, plan_blocks
+from otm.audit.streams.server.answers import Completion
+from otm.audit.streams.server.blocks import Block, Request
 from otm.audit.streams.server.client import Client
 from otm.audit.streams.server.distributions.references import (
     COUNTED_SINGLY,
     OTHERS,
     OwnLists,
-    ProbsOf,
     count_pairs,
     count_tokens,
     token_ids,
 )
 from otm.audit.streams.server.distributions.token_probs import TokenProbs
-from otm.audit.streams.server.evidence.endings import EndingCheck
-from otm.audit.streams.server.evidence.findings import Findings, Limits
+from otm.audit.streams.server.evidence.findings import Findings
 from otm.audit.streams.server.evidence.group_evidence import Group
-from otm.audit.streams.server.evidence.parameter_mistakes import ParameterBets
 from otm.audit.streams.server.journal import Journal
+from otm.audit.streams.server.plan import Plan
 from otm.audit.streams.server.report import DeviantPrompt, SettingResult
-from otm.audit.streams.server.request_parameters import NO_PARAMETERS, RequestParameters
-from otm.audit.streams.server.settings import Setting, as_text
+from otm.audit.streams.server.settings import as_text
 from otm.audit.streams.server.simultaneous import ask_in_threads
 from otm.errors import EndpointError
-
-PAIRED = 32
-"""Number of requests of a block to each of two servers; in large blocks, more texts agree."""
 
 MOST_ROWS = 2**12
 """Number of distributions that are stored before they are added up."""
@@ -44,20 +38,7 @@ MOST_ROWS = 2**12
 class Run:
     """The audit of a server against probabilities or a second server."""
 
-    prompts: tuple[Prompt, ...]
-    settings: tuple[Setting, ...]
-    limits: Limits
-    # Number of tokens of each answer.
-    tokens: int
-    listed: int
-    # None for a comparison with the second server.
-    probs_of: ProbsOf | None
-    drift: float
-    request: RequestParameters = NO_PARAMETERS
-    # Sampling parameters that requests leave out.
-    omitted: tuple[str, ...] = ()
-    # Contents of mixed blocks; None if there are none.
-    mixture: Mixture | None = None
+    plan: Plan
     requests: int = 0
     findings: Findings = field(init=False)
     # Observed counts of tokens, by prompt and token.
@@ -70,38 +51,7 @@ class Run:
     _rows: Counter[tuple[int, TokenProbs]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        mixed = () if self.mixture is None else self.mixture.parameters
-        sizes = {
-            "prompt": len(self.prompts),
-            "setting": len(self.settings) + bool(mixed),
-            "place": self.tokens,
-        }
-        parameters = [setting.parameters for setting in self.settings]
-        temperatures = [each.temperature for each in (*parameters, *mixed)]
-        least = min(1.0, *(each for each in temperatures if each > 0))
-        checked = EndingCheck(self.request, self.tokens) if self.request.checks_endings else None
-        self.findings = Findings(
-            *(self.limits, self.probs_of, sizes, self.drift, least),
-            mixed=[each.temperature for each in mixed],
-            request=self.request,
-            omitted=self.omitted,
-            endings=checked,
-            bets=self._bets(),
-        )
-
-    def _bets(self) -> ParameterBets | None:
-        """Return bets on mistakes in request parameters, if their effect is known."""
-        processed = isinstance(self.probs_of, OwnLists) and self.probs_of.processed
-        if self.probs_of is None or processed or not self.request.changes_logits:
-            return None
-        sampling = [setting.parameters for setting in self.settings]
-        return ParameterBets(self.request, sampling, self.probs_of)
-
-    @property
-    def block(self) -> int:
-        """Number of requests of a block to each server."""
-        largest = max(setting.concurrency for setting in self.settings)
-        return largest if self.probs_of is not None else max(PAIRED, largest)
+        self.findings = Findings(self.plan)
 
     def work(
         self,
@@ -111,13 +61,12 @@ class Run:
         on_answer: Callable[[int, Request, Completion], None],
     ) -> None:
         """Sample until the verdict is clear or the limit of requests is reached."""
-        plan = plan_blocks(self.settings, len(self.prompts), self.tokens, self.block, self.mixture)
-        for planned in plan:
-            left = (self.limits.requests - self.requests) // len(clients)
-            count = min(self.block, left)
+        for planned in self.plan.blocks():
+            left = (self.plan.limits.requests - self.requests) // len(clients)
+            count = min(self.plan.block, left)
             # The last block of pairs must be complete, because a resumed audit would pair
             # differently.
-            cut = self.probs_of is None and 0 < count < self.block and self.requests > 0
+            cut = self.plan.probs_of is None and 0 < count < self.plan.block and self.requests > 0
             if count < 1 or cut or self.findings.finished:
                 break
             block = replace(planned, requests=planned.requests[:count])
@@ -140,18 +89,18 @@ class Run:
         most = max(request.tokens for request in requests)
 
         def ask(request: Request) -> Completion:
-            prompt, tokens = self.prompts[request.prompt], request.tokens
+            prompt, tokens = self.plan.prompts[request.prompt], request.tokens
             return clients[server].sample(
                 prompt, request.parameters, tokens, request.seed, most=most
             )
 
         def read(answer: Completion, request: Request) -> Completion:
-            if self.request.end_tokens:
+            if self.plan.request.end_tokens:
                 # Strings do not show which tokens are end tokens.
                 token_ids(answer)
-            if self.probs_of is None:
+            if self.plan.probs_of is None:
                 return answer
-            rows = self.probs_of(self.prompts[request.prompt], answer, request.law)
+            rows = self.plan.probs_of(self.plan.prompts[request.prompt], answer, request.law)
             if self.findings.endings is not None:
                 rows = [self.findings.endings.countable(row) for row in rows]
             return replace(answer, rows=tuple(rows))
@@ -174,10 +123,10 @@ class Run:
     def add(self, block: Block, answers: Sequence[Sequence[Completion]]) -> None:
         """Add the evidence of a block."""
         requests, checked = block.requests, self.findings.endings
-        if self.probs_of is None:
+        if self.plan.probs_of is None:
             first, ends = requests[0], frozenset[str]() if checked is None else checked.end_names
             counted = count_pairs(
-                answers[0], answers[1], first.parameters, self.listed, dropped=ends
+                answers[0], answers[1], first.parameters, self.plan.listed, dropped=ends
             )
             for token in counted:
                 token.prompt = first.prompt
@@ -185,14 +134,14 @@ class Run:
             counted = [
                 token
                 for request, answer in zip(requests, answers[0], strict=True)
-                for token in count_tokens(self.prompts[request.prompt], answer, request.prompt)
+                for token in count_tokens(self.plan.prompts[request.prompt], answer, request.prompt)
             ]
         for request, answer in zip(requests, answers[0], strict=True):
-            self.findings.bet(self.prompts[request.prompt], request.law, answer)
+            self.findings.bet(self.plan.prompts[request.prompt], request.law, answer)
         self.findings.add(block, answers[0], counted)
         for request, answer in zip(requests, answers[0], strict=True):
             self.findings.check_ending(
-                as_text(self.prompts[request.prompt]), answer, request.tokens
+                as_text(self.plan.prompts[request.prompt]), answer, request.tokens
             )
         for token in counted:
             self.seen[token.prompt, token.token] += 1
@@ -214,7 +163,7 @@ class Run:
 
     def _check_lengths(self, answers: Sequence[Completion]) -> None:
         """Raise if all first lists of strings have at most half of the requested length."""
-        if not isinstance(self.probs_of, OwnLists) or self.requests:
+        if not isinstance(self.plan.probs_of, OwnLists) or self.requests:
             return
         # Incomplete characters make lists shorter.
         lists = [
@@ -225,19 +174,19 @@ class Run:
         ]
         sums = [math.fsum(map(math.exp, entries.values())) for entries in lists]
         sizes = sorted(map(len, lists))
-        if sizes and sizes[-1] <= self.listed // 2 and min(sums) < 1 - self.limits.tv:
+        if sizes and sizes[-1] <= self.plan.listed // 2 and min(sums) < 1 - self.plan.limits.tv:
             usual = sizes[len(sizes) // 2]
             raise EndpointError(
-                f"the server lists {usual} log-probabilities instead of {self.listed}; request no "
-                f"more than it lists, with --logprobs {max(usual, 2)}"
+                f"the server lists {usual} log-probabilities instead of {self.plan.listed}; "
+                f"request no more than it lists, with --logprobs {max(usual, 2)}"
             )
 
     def setting_results(self) -> tuple[SettingResult, ...]:
         """Summarise the evidence of each setting."""
         evidence, results = self.findings.evidence, []
-        names: list[object] = [*self.settings]
-        if self.mixture is not None:
-            names.append(f"mixed block, {self.mixture.concurrency} at a time")
+        names: list[object] = [*self.plan.settings]
+        if self.plan.mixture is not None:
+            names.append(f"mixed block, {self.plan.mixture.concurrency} at a time")
         for number, setting in enumerate(names):
             group: Group = ("setting", number)
             if (tally := evidence.tallies.get(group)) is not None:
@@ -250,7 +199,7 @@ class Run:
     def most_deviant(self) -> DeviantPrompt | None:
         """Find the prompt with the largest e-value, and its most deviant token."""
         evidence = self.findings.evidence
-        numbers = [i for i in range(len(self.prompts)) if ("prompt", i) in evidence.tallies]
+        numbers = [i for i in range(len(self.plan.prompts)) if ("prompt", i) in evidence.tallies]
         if not numbers:
             return None
         self._add_expected()
@@ -265,7 +214,7 @@ class Run:
 
         token = max(sorted(seen | expected), key=distance)
         return DeviantPrompt(
-            as_text(self.prompts[prompt]),
+            as_text(self.plan.prompts[prompt]),
             float(evidence.tallies[worst].deviations.max()),
             evidence.log_e_value_of(worst) / math.log(10),
             token,

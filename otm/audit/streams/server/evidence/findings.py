@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED
 from otm.audit.streams.e_process import MISSED, EProcess
 from otm.audit.streams.server.answers import Completion, Prompt
 from otm.audit.streams.server.blocks import Block, Request
-from otm.audit.streams.server.distributions.references import CountedToken, OwnLists, ProbsOf
+from otm.audit.streams.server.distributions.references import CountedToken, OwnLists
 from otm.audit.streams.server.evidence.earlier_answers import (
     FEWEST_COMPARED,
     STEADY,
@@ -26,10 +25,10 @@ from otm.audit.streams.server.evidence.group_evidence import EVERYWHERE, Group, 
 from otm.audit.streams.server.evidence.lengths import LengthCheck
 from otm.audit.streams.server.evidence.neighbours import MixedUp
 from otm.audit.streams.server.evidence.parameter_mistakes import (
-    ParameterBets,
     Stated,
     Suspect,
     find_parameter_suspect,
+    plan_bets,
 )
 from otm.audit.streams.server.evidence.suspects import (
     MOST_EXAMINED,
@@ -37,7 +36,7 @@ from otm.audit.streams.server.evidence.suspects import (
     SampledToken,
     find_suspects,
 )
-from otm.audit.streams.server.request_parameters import NO_PARAMETERS, RequestParameters
+from otm.audit.streams.server.plan import Plan
 from otm.decoding import SamplingParameters
 
 LEFT_OUT = 0.25
@@ -55,16 +54,6 @@ GREEDY = 0.05
 DEVIATES = math.log(100)
 """Logarithm of the e-value above which a setting deviates by itself."""
 
-SHARES = {
-    **{"own": 0.8, "same text": 0.1, "copies": 0.1, "mixed up": 0.1},
-    **{"excluded": 0.1, "parameters": 0.2},
-}
-"""Weights of the e-values, relative to the sum of those in use.
-
-They are of tokens against their own lists, against earlier lists, of copies, of requests that are
-mixed up, of excluded tokens, and of mistakes in request parameters.
-"""
-
 
 def _alike(request: Request) -> tuple[int, SamplingParameters]:
     return request.prompt, request.law
@@ -74,61 +63,35 @@ def _groups_of(token: CountedToken, setting: int) -> list[Group]:
     return [("prompt", token.prompt), ("setting", setting), ("place", token.place)]
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits at which the audit ends."""
-
-    requests: int
-    tv: float
-    level: float
-
-
 class Findings:
     """All evidence so far: from tokens, lists after the same text, and repeated texts."""
 
-    def __init__(
-        self,
-        limits: Limits,
-        probs_of: ProbsOf | None,
-        sizes: dict[str, int],
-        drift: float,
-        least_temperature: float,
-        *,
-        mixed: Sequence[float] = (),
-        request: RequestParameters = NO_PARAMETERS,
-        omitted: Sequence[str] = (),
-        endings: EndingCheck | None = None,
-        bets: ParameterBets | None = None,
-    ) -> None:
-        """Start without answers; `sizes` has numbers of groups, `probs_of` is None for pairs.
-
-        `mixed` has the temperatures of mixed blocks, if there are such blocks.
-        """
-        self.request, self.omitted, self.endings = request, omitted, endings
-        self.limits, self.drift, self._least = limits, drift, least_temperature
-        self.probs_of = probs_of
-        self.evidence = GroupEvidence(
-            sizes, width=1.0 if probs_of is not None else 2.0, drift=drift
-        )
-        self.copies = None if probs_of is None else Copies(drift)
-        own = isinstance(probs_of, OwnLists)
-        self.same_text = SameText(sizes, drift) if own else None
-        self._parts: dict[str, EProcess] = {"own": self.evidence}
-        if self.same_text is not None:
-            self._parts["same text"] = self.same_text.evidence
-        if self.copies is not None:
-            self._parts["copies"] = self.copies.evidence
-        self.mixed_up = MixedUp(drift, mixed) if mixed else None
-        if self.mixed_up is not None:
-            self._parts["mixed up"] = self.mixed_up.evidence
+    def __init__(self, plan: Plan) -> None:
+        """Start without answers."""
+        self.plan, self.limits = plan, plan.limits
+        self.drift, self.probs_of = plan.drift, plan.probs_of
+        pairs, mixed = plan.probs_of is None, plan.mixed_temperatures
+        own = isinstance(plan.probs_of, OwnLists)
+        checks_endings = plan.request.checks_endings
+        width = 2.0 if pairs else 1.0
+        self.evidence = GroupEvidence(plan.groups, width=width, drift=plan.drift)
+        self.same_text = SameText(plan.groups, plan.drift) if own else None
+        self.copies = None if pairs else Copies(plan.drift)
+        self.mixed_up = MixedUp(plan.drift, mixed) if mixed else None
+        self.excluded = None if pairs else ExcludedTokens()
+        self.bets = plan_bets(plan)
         self.lengths = LengthCheck() if mixed else None
-        self.excluded = None if probs_of is None else ExcludedTokens()
-        if self.excluded is not None:
-            self._parts["excluded"] = self.excluded
-        self.bets = bets
-        if bets is not None:
-            self._parts["parameters"] = bets
-        self.mixture = EProcess([SHARES[name] for name in self._parts], -math.log(limits.level))
+        self.endings = EndingCheck(plan.request, plan.tokens) if checks_endings else None
+        others = (self.same_text, self.copies, self.mixed_up)
+        # Weights of the e-values, relative to the sum of those in use.
+        weighted = [
+            *((self.evidence, 0.8), (self.excluded, 0.1), (self.bets, 0.2)),
+            *((other.evidence, 0.1) for other in others if other is not None),
+        ]
+        used = [(part, weight) for part, weight in weighted if part is not None]
+        self._parts = [part for part, _ in used]
+        level = -math.log(plan.limits.level)
+        self.mixture = EProcess([weight for _, weight in used], level)
         self.left_out = 0
         # Sums over the tokens that count; the last sums the probabilities of unlisted tokens.
         self._greedy_distance, self._entropy, self._others = 0.0, 0.0, 0.0
@@ -170,7 +133,7 @@ class Findings:
         if self.excluded is not None:
             rows = [(each.sampled.row, each.sampled.token) for each in counted if each.sampled]
             self.excluded.add(rows, drift)
-        self.mixture.update(np.array([part.log_e_value for part in self._parts.values()]))
+        self.mixture.update(np.array([part.log_e_value for part in self._parts]))
         kept = self._sampled.setdefault(block.setting, [])
         if len({*map(_alike, block.requests)}) == 1:
             self._settings[block.setting] = block.concurrency
@@ -208,7 +171,7 @@ class Findings:
         many = self.count >= NAMED or self.violation is not None
         # A few excluded tokens decide long before they show which parameter is missing.
         excluded = self.excluded is not None and self.excluded.largest > DEVIATES
-        if self.bets is None and not self.omitted and not excluded:
+        if self.bets is None and not self.plan.omitted and not excluded:
             many |= not any(parameters.min_p for parameters in self._parameters.values())
         return self.verdict != UNDECIDED and (self.verdict != NOT_LOSSLESS or many)
 
@@ -221,7 +184,11 @@ class Findings:
     @property
     def error(self) -> float:
         """Largest error of a class's probability due to the rounding of the lists."""
-        return self.probs_of.error / self._least if isinstance(self.probs_of, OwnLists) else 0.0
+        return (
+            self.probs_of.error / self.plan.least_temperature
+            if isinstance(self.probs_of, OwnLists)
+            else 0.0
+        )
 
     @property
     def bound(self) -> float:
@@ -325,7 +292,7 @@ class Findings:
                 parameter=self._parameter_suspect(worst),
             )
             unset = "; the server decodes greedily if requests leave out the temperature"
-            greedy = "temperature" in self.omitted
+            greedy = "temperature" in self.plan.omitted
             found += [
                 text + unset if greedy and text.startswith(NO_SAMPLING) else text for text in named
             ]
@@ -335,7 +302,7 @@ class Findings:
         """Return the mistake in stated parameters that best explains the tokens of a setting."""
         if self.probs_of is None or setting not in self._parameters:
             return None
-        stated = Stated(self._parameters[setting], self.request, self.omitted)
+        stated = Stated(self._parameters[setting], self.plan.request, self.plan.omitted)
         return find_parameter_suspect(self._sampled[setting], stated, self.probs_of)
 
     def _mixed_causes(self) -> list[tuple[float, str]]:

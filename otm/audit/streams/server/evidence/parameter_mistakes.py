@@ -27,6 +27,7 @@ from otm.audit.streams.server.answers import Completion, Prompt
 from otm.audit.streams.server.distributions.references import OwnLists, ProbsOf
 from otm.audit.streams.server.distributions.token_probs import TINY, TokenProbs
 from otm.audit.streams.server.evidence.suspects import MISTAKEN, MOST_EXAMINED, SampledToken
+from otm.audit.streams.server.plan import Plan
 from otm.audit.streams.server.request_parameters import ENDINGS, RequestParameters, scaled
 from otm.decoding import SamplingParameters
 
@@ -194,6 +195,15 @@ class ParameterBets(EProcess):
         self.bet(factors.ravel())
 
 
+def plan_bets(plan: Plan) -> ParameterBets | None:
+    """Return bets on mistakes in the request parameters, if their effect is known."""
+    probs_of, request = plan.probs_of, plan.request
+    processed = isinstance(probs_of, OwnLists) and probs_of.processed
+    if probs_of is None or processed or not request.changes_logits:
+        return None
+    return ParameterBets(request, [setting.parameters for setting in plan.settings], probs_of)
+
+
 def find_parameter_suspect(
     sampled: Sequence[SampledToken], stated: Stated, probs_of: ProbsOf
 ) -> Suspect | None:
@@ -238,7 +248,7 @@ def _suspect(gains: Mapping[str, float], what: str) -> Suspect:
     named = [each for each, gain in gains.items() if gain > gains[best] - 2 * CLEAR]
     if gains[WITHOUT] > gains[best] - CLEAR:
         named = [WITHOUT]
-    return Suspect(gains[named[0]], f"a parameter {' or '.join(named)}: {what}")
+    return Suspect(max(gains[each] for each in named), f"a parameter {' or '.join(named)}: {what}")
 
 
 def _gain(ratios: Floats, share: float) -> float:

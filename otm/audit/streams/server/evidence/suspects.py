@@ -90,7 +90,9 @@ def find_suspects(
     found = []
     sampled = sampled[:MOST_EXAMINED]
     listed = [each for each in sampled if each.token in each.row.places]
-    excluded = sum(each.row.of(each.token) == 0 and each.row.rest == 0 for each in sampled)
+    # The row of a greedy request has one token, which no parameter excludes.
+    limited = [each for each in sampled if each.row.rest == 0 and len(each.row.tokens) > 1]
+    excluded = sum(each.row.of(each.token) == 0 for each in limited)
     if excluded:
         found.append(
             "a parameter without effect: the sampling parameters or the lists exclude "
