@@ -24,11 +24,11 @@ from otm.audit.streams.server.evidence.excluded import ExcludedTokens
 from otm.audit.streams.server.evidence.group_evidence import EVERYWHERE, Group, GroupEvidence
 from otm.audit.streams.server.evidence.lengths import LengthCheck
 from otm.audit.streams.server.evidence.neighbours import MixedUp
+from otm.audit.streams.server.evidence.parameter_bets import plan_bets
 from otm.audit.streams.server.evidence.parameter_mistakes import (
     Stated,
     Suspect,
     find_parameter_suspect,
-    plan_bets,
 )
 from otm.audit.streams.server.evidence.suspects import (
     MOST_EXAMINED,
