@@ -75,8 +75,8 @@ class RequestParameters(ShortRepr):
     repetition_penalty: float = 1.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     min_tokens: int = 0
-    stop: Sequence[str] = ()
-    end_tokens: Sequence[int] = ()
+    stop: str | Sequence[str] = ()
+    end_tokens: int | Sequence[int] = ()
 
     def __post_init__(self) -> None:
         # The dataclass is frozen, so the checked values go through its dictionary.
@@ -134,10 +134,15 @@ class RequestParameters(ShortRepr):
         """Whether the audit checks where texts end."""
         return not {*self.stated}.isdisjoint(ENDINGS)
 
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        """Ids of all end tokens."""
+        return tuple(_as_items(self.end_tokens, "end_tokens", "one token id or several"))
+
     @cached_property
     def processor(self) -> Processor:
         """The parameters as one logits processor, in the order of vLLM."""
-        parts = [min_length(self.min_tokens, end) for end in self.end_tokens]
+        parts = [min_length(self.min_tokens, end) for end in self.end_ids]
         return in_order(
             *parts,
             bias(self.logit_bias),

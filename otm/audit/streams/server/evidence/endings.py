@@ -82,7 +82,7 @@ class EndingCheck:
     def __init__(self, request: RequestParameters, max_tokens: int) -> None:
         self.request, self.max_tokens = request, max_tokens
         self.violation: EndingViolation | None = None
-        self.end_names = frozenset(f"{TOKEN_ID}{token}" for token in request.end_tokens)
+        self.end_names = frozenset(f"{TOKEN_ID}{token}" for token in request.end_ids)
         # End tokens that the server has not yet listed where it stopped.
         self.unlisted = self.end_names
         # Whether the server has listed, or omitted, tokens of a stop string, or named one.
@@ -297,7 +297,7 @@ class EndingCheck:
             self._note_listed(ending, len(answer.tokens))
             return "at_stop"
         if isinstance(named, int):
-            if named in self.request.end_tokens:
+            if named in self.request.end_ids:
                 return "at_end"
             return self._unclear(
                 f"a text stopped at token {named}, which is not stated; state all end tokens "

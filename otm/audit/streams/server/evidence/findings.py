@@ -169,9 +169,10 @@ class Findings:
     def finished(self) -> bool:
         """Whether no more requests are needed, for the verdict and for naming a mistake."""
         many = self.count >= NAMED or self.violation is not None
-        # A few excluded tokens decide long before they show which parameter is missing.
-        excluded = self.excluded is not None and self.excluded.largest > DEVIATES
-        if self.bets is None and not self.plan.omitted and not excluded:
+        # A few tokens that are excluded or of other rows decide long before they show the mistake.
+        parts = self.excluded, None if self.mixed_up is None else self.mixed_up.evidence
+        few = any(part is not None and part.largest > DEVIATES for part in parts)
+        if self.bets is None and not self.plan.omitted and not few:
             many |= not any(parameters.min_p for parameters in self._parameters.values())
         return self.verdict != UNDECIDED and (self.verdict != NOT_LOSSLESS or many)
 

@@ -27,6 +27,9 @@ RATES = np.array([1 / 2, 1 / 8, 1 / 32])
 NEAR = 3
 """Largest distance between the places of two rows that a server may exchange."""
 
+WIDTHS = 0, NEAR
+"""Largest distances that are tried."""
+
 COLDEST = 0.05
 """Temperature that stands for greedy decoding in a likelihood ratio."""
 
@@ -49,13 +52,13 @@ class MixedUp:
     def __init__(self, drift: float, temperatures: Sequence[float]) -> None:
         """Start without batches; `temperatures` are those of all mixed blocks."""
         self.drift, self._temperatures = drift, sorted(set(temperatures))
-        # First the rates of a common temperature, then those of exchanged rows.
-        self.evidence = EProcess(np.ones(2 * RATES.size))
+        # First the rates of a common temperature, then those of exchanged rows by width.
+        self.evidence = EProcess(np.ones((1 + len(WIDTHS)) * RATES.size))
         # Log-likelihood gains of causes, which are not e-values.
         self._constant = np.zeros(len(self._temperatures))
         # The same for another cause: the requested temperatures, multiplied by a factor.
         self._scaled = np.zeros(len(FACTORS))
-        self._common, self._rows = np.zeros(RATES.size), np.zeros((2, RATES.size))
+        self._common, self._rows = np.zeros(RATES.size), np.zeros((len(WIDTHS), 2, RATES.size))
         # Answers of the last batch.  Unless requests are mixed up, their rows explain tokens as
         # well as the rows of this batch do.
         self._before: Sequence[Completion] = ()
@@ -99,26 +102,28 @@ class MixedUp:
 
     def _add_rows(self, answers: Sequence[Completion], cost: float) -> Floats:
         """Return the log-factors of a batch for rows of other requests."""
-        factors = np.zeros(RATES.size)
+        factors = np.zeros((len(WIDTHS), RATES.size))
         for number, answer in enumerate(answers):
+            others = [each for each in answers if each is not answer]
             for place, (token, row) in enumerate(zip(answer.tokens, answer.rows, strict=True)):
                 if row is None or row.of(token) is None:
                     continue
-                earlier = _near(answers[:number], place)
-                if earlier and (ratio := _row_ratio(token, row, earlier)) is not None:
-                    factors += np.log1p(RATES * (ratio * math.exp(-cost) - 1))
-                others = earlier + _near(answers[number + 1 :], place)
-                control = _near(self._before[: len(answers) - 1], place)
-                if others and control:
-                    # The server's own value for an unlisted or an excluded token.
-                    listed = math.exp(answer.lists[place].get(token, -math.inf))
-                    least = max(row.of(token) or 0.0, listed, RARE / 10)
-                    ratios = np.array([_mean_prob(token, each) for each in (others, control)])
-                    self._rows += np.log1p(RATES * (ratios[:, None] / least - 1))
-                    self._tokens += 1
-                    self._exchanged += ratios[0] > MANY_TIMES * least
+                # The server's own value for an unlisted or an excluded token.
+                listed = math.exp(answer.lists[place].get(token, -math.inf))
+                least = max(row.of(token) or 0.0, listed, RARE / 10)
+                for which, width in enumerate(WIDTHS):
+                    earlier = _near(answers[:number], place, width)
+                    if earlier and (ratio := _row_ratio(token, row, earlier)) is not None:
+                        factors[which] += np.log1p(RATES * (ratio * math.exp(-cost) - 1))
+                    beside = _near(others, place, width)
+                    control = _near(self._before[: len(others)], place, width)
+                    if beside and control:
+                        ratios = np.array([_mean_prob(token, each) for each in (beside, control)])
+                        self._rows[which] += np.log1p(RATES * (ratios[:, None] / least - 1))
+                self._tokens += 1
+                self._exchanged += bool(beside) and _mean_prob(token, beside) > MANY_TIMES * least
         self._before = answers
-        return factors
+        return factors.ravel()
 
     def explain(self) -> list[tuple[float, str]]:
         """Return the log-likelihood gains and descriptions of three causes."""
@@ -137,7 +142,7 @@ class MixedUp:
                 "batches follow the temperature of another request beside them",
             ),
             (
-                _above(float(self._rows[0].max()), float(self._rows[1].max()) / SHARE),
+                max(_above(float(x.max()), float(y.max()) / SHARE) for x, y in self._rows),
                 f"rows of simultaneous requests: {self._exchanged:,} of {self._tokens:,} tokens "
                 f"are {MANY_TIMES:g} times as probable after the texts of requests beside them as "
                 "after their own",
@@ -150,12 +155,12 @@ def _above(gain: float, least: float) -> float:
     return gain if gain > least else 0.0
 
 
-def _near(answers: Sequence[Completion], place: int) -> list[TokenProbs]:
+def _near(answers: Sequence[Completion], place: int, width: int = NEAR) -> list[TokenProbs]:
     """Return the rows of other requests at about the same place."""
     return [
         row
         for answer in answers
-        for row in answer.rows[max(place - NEAR, 0) : place + NEAR + 1]
+        for row in answer.rows[max(place - width, 0) : place + width + 1]
         if row is not None
     ]
 
