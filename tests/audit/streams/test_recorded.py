@@ -291,7 +291,7 @@ def test_lossless_verifiers_are_not_refused(adapter: Adapter) -> None:
     """Catches what enumeration of one step cannot: classes that depend on the steps before."""
     several = isinstance(adapter, Siblings)
     instance = dataclasses.replace(MODELS[1], k=2) if several else MODELS[3]
-    report = recorded(text_of(adapter, instance, 600, 1), false_alarms=RARE)
+    report = recorded(text_of(adapter, instance, 400, 1), false_alarms=RARE)
     assert report.verdict == UNDECIDED
     assert report.output.follow
     assert report.output.impossible == 0

@@ -165,28 +165,28 @@ def test_greedy_texts_and_seeds_are_reported() -> None:
 def test_an_audit_that_is_cut_off_and_resumed_is_the_same(tmp_path: Path) -> None:
     """Bugs: answers counted twice, or lost; a line that was cut short; other settings mixed in."""
     file = tmp_path / "answers.jsonl"
-    whole = audit(simulated_server(), requests=100, concurrency=(1,))
+    whole = audit(simulated_server(), requests=60, concurrency=(1,))
     server, count = simulated_server(), 0
 
     def cut(request: Any) -> Any:
         nonlocal count
         count += request.method == "POST"
-        if count == 40:
+        if count == 25:
             raise KeyboardInterrupt
         return server.handler(request)
 
     with pytest.raises(KeyboardInterrupt):
-        audit(httpx2.MockTransport(cut), requests=100, concurrency=(1,), resume=file)
+        audit(httpx2.MockTransport(cut), requests=60, concurrency=(1,), resume=file)
     with file.open("ab") as end:
         end.write(b'[0, ["token_id:1"')
-    resumed = audit(server, requests=100, concurrency=(1,), resume=file)
+    resumed = audit(server, requests=60, concurrency=(1,), resume=file)
     # metrics are of what was sampled since
     parts = [{**report.to_dict(), "acceptance": None} for report in (resumed, whole)]
     assert parts[0] == parts[1]
-    again = audit(simulated_server(), requests=100, concurrency=(1,), resume=file)
+    again = audit(simulated_server(), requests=60, concurrency=(1,), resume=file)
     assert again.to_dict()["settings"] == whole.to_dict()["settings"]
     with pytest.raises(InvalidInputError, match="other servers, settings or prompts"):
-        audit(server, requests=100, concurrency=(2,), resume=file)
+        audit(server, requests=60, concurrency=(2,), resume=file)
     file.write_text("something else\n")
     with pytest.raises(InvalidInputError, match="not an audit; give"):
         audit(server, resume=file)
