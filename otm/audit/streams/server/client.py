@@ -177,12 +177,12 @@ class Client:
         for name in self.access.leave_out:
             body.pop(name, None)
         path = "/v1/chat/completions" if self.access.chat else "/v1/completions"
-        content, tokens = self._send_accepted(path, body), max(tokens, most)
+        content = self._send_accepted(path, body)
         if self.access.tokenizer is not None:
             return read_text(self._json(content), tokens, self.access.tokenizer)
         return read_completion(
             self._json(content),
-            tokens,
+            max(tokens, most),
             chat=self.access.chat,
             listed=self.access.logprobs,
             same_spelling=self.access.own_lists,

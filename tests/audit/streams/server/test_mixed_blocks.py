@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -104,11 +105,15 @@ def text_of(count: int, finish: str | None = "length", sampled: int | None = Non
 
 
 def test_only_certain_lengths_are_wrong() -> None:
-    """Bugs: a full context, an omitted end token or an unstated reason called wrong."""
+    """Bugs: a full context, an omitted end token or an unstated reason called wrong.
+
+    A text without an ending is one that the tokenizer of the audit splits, perhaps otherwise.
+    """
     right = LengthCheck()
     right.add("another prompt", text_of(8), 8)
     texts = [text_of(8), text_of(5, "stop"), text_of(5, None), text_of(5, sampled=8), text_of(7)]
-    for text in (*texts, Completion(("a",) * 9, ({},) * 9)):
+    strings = Completion(("a",) * 9, ({},) * 9, ending=Ending("", "length"))
+    for text in (*texts, strings, replace(text_of(9), ending=None)):
         right.add("prompt", text, 8)
     for _ in range(2):
         right.add("long prompt", text_of(5), 8)

@@ -12,7 +12,7 @@ from collections import defaultdict
 
 from otm._core.listed_tokens import TOKEN_ID
 from otm.audit.streams.server.answers import Completion
-from otm.audit.streams.server.evidence.endings import NO_ENDING, EndingViolation, violation_of
+from otm.audit.streams.server.evidence.endings import EndingViolation, violation_of
 
 WRONG_LENGTH = "wrong number of tokens in a block of different requests"
 
@@ -28,9 +28,10 @@ class LengthCheck:
         self._longest: defaultdict[str, int] = defaultdict(int)
 
     def add(self, prompt: str, answer: Completion, requested: int) -> None:
-        """Check the text of a request for a number of tokens, if its tokens are ids."""
-        number, ending = len(answer.tokens), answer.ending or NO_ENDING
-        if not all(token.startswith(TOKEN_ID) for token in answer.tokens):
+        """Check the text of a request for a number of tokens, if the server returned ids."""
+        number, ending = len(answer.tokens), answer.ending
+        # The audit itself splits texts without an ending into tokens.
+        if ending is None or not all(token.startswith(TOKEN_ID) for token in answer.tokens):
             return
         why = f"the text has {number} tokens, but its request states max_tokens {requested}"
         self._longest[prompt] = max(self._longest[prompt], number)

@@ -230,7 +230,8 @@ def ratio(
     """Return the ratio of two probabilities of a token, and its range over all tokens.
 
     Both probabilities are given that the token counts under both distributions; the ratio of a
-    token that does not is 1.  Tokens that a distribution does not list singly are merged.
+    token that does not is 1.  Tokens that a distribution does not list singly are merged.  Ratios
+    above `largest` are replaced by it.
     """
     if right is None or wrong is None:
         return 1.0, 1.0, 1.0
