@@ -114,6 +114,28 @@ def test_a_model_gives_penalised_logits_of_prompt_and_output() -> None:
         np.testing.assert_allclose([row.of(f"token_id:{i}") for i in range(6)], exact)
 
 
+def test_a_model_runs_once_for_all_mistakes_and_again_for_another_text() -> None:
+    """Bugs: a run of the model for each mistake that a bet tries; logits of another answer."""
+
+    class Counted(Logits):
+        runs = 0
+
+        def probs(self, context: tuple[int, ...]) -> Any:
+            self.runs += 1
+            return self.values * sum(context)
+
+    model, answer = Counted(), Completion(("token_id:1", "token_id:2"), ({}, {}))
+    probs_of = ModelProbs(model)
+    first = probs_of((3,), answer, SamplingParameters())
+    runs = model.runs
+    probs_of((3,), answer, SamplingParameters(0.5), RequestParameters(presence_penalty=1.0))
+    assert model.runs == runs
+    other = probs_of((1,), answer, SamplingParameters())
+    assert first[0] is not None
+    assert other[0] is not None
+    assert first[0].of("token_id:0") != pytest.approx(other[0].of("token_id:0"))
+
+
 def test_an_impossible_token_counts_as_impossible() -> None:
     """Bug: an end token before min_tokens does not count."""
     request = RequestParameters(min_tokens=1, end_tokens=2)

@@ -90,6 +90,8 @@ def test_the_ratio_is_that_of_the_probabilities() -> None:
     cut = TokenProbs(("a",), np.array([1.0]), 0.0, True, frozenset())
     whole = TokenProbs(("a", "b"), np.array([0.8, 0.2]), 0.0, True, frozenset())
     assert [ratio(cut, whole, token)[0] for token in "ab"] == pytest.approx([0.8, LARGEST_RATIO])
+    # A smaller limit costs less if the probabilities have errors.
+    assert ratio(cut, whole, "b", 3.0) == pytest.approx((3, 0.8, 3))
     assert ratio(None, one, "a") == (1.0, 1.0, 1.0)
     hidden = TokenProbs(("a", "b"), np.array([0.5, 0.5]), 0.0, False, frozenset("z"))
     assert [ratio(hidden, two, token)[0] for token in "abz"] == pytest.approx([2 / 3, 4 / 3, 1])
