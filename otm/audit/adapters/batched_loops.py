@@ -179,10 +179,10 @@ class loops(loop):
                 return text
         model = models_of_rows(instance, certain, is_exact(source))[0]
         ends = self._ends(instance)
-        some_complete = any(map(ends.complete, texts))
+        some_complete, longest = any(map(ends.complete, texts)), max(map(len, prompts))
         faults = [
-            fault_of(text, row, model, ends, some_complete)
-            for row, text in zip(rows, texts, strict=True)
+            fault_of(text, row, model, ends, some_complete, len(prompt) == longest)
+            for row, prompt, text in zip(rows, prompts, texts, strict=True)
             if not isinstance(row, _Prompt)
         ]
         fault = most_telling([fault for fault in faults if fault is not None])

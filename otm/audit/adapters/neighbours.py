@@ -36,10 +36,14 @@ from otm.models.table import TableModel
 MIXED, STALE, OTHER_ROW = "padding read as text", "rejected drafts kept", "row of a neighbour"
 """Known mistakes: contexts with padding or with rejected drafts, and tokens of another row."""
 
+START = "start token added"
+"""Known mistake: one other token before a context; in a shorter row it may be padding."""
+
 STOPPED, DEPENDENT = "rows stopped by another row", "rows that depend on each other"
 """Known mistakes: a row ends where another row ends; a row changes with other rows."""
 
 SHOWN = {
+    START: "after a context that begins with another token than the prompt",
     MIXED: "after a context with padding, or with tokens of several rows",
     STALE: "after a context with rejected drafts, or with tokens in a wrong order",
     POSITIONS: "after a context whose positions do not count its tokens",
@@ -166,7 +170,10 @@ class RowsModel(StatelessModel):
             if each.first <= context[0] <= each.wrong:
                 token = each.drafted(context) if self._draft else each.follows(context)
                 return self.wrong_row(token) if isinstance(token, str) else self._certain(token)
-        return self.wrong_row(MIXED)
+        # Each row has a range of tokens; only the first token may be of no row.
+        rows = [range(self.own), *(range(n.first, n.wrong + 1) for n in self._neighbours)]
+        one = any(all(token in own for token in context[1:]) for own in rows)
+        return self.wrong_row(START if one else MIXED)
 
     def _certain(self, token: int) -> Probs:
         place = range(self.vocabulary)[token]
@@ -215,25 +222,32 @@ def neighbours_of(instance: Instance, ends: tuple[Path, ...]) -> tuple[Neighbour
     )
 
 
-def fault_of(
-    text: Path, row: Neighbour | None, model: RowsModel, ends: Ends, some_complete: bool
+def fault_of(  # noqa: PLR0917
+    text: Path,
+    row: Neighbour | None,
+    model: RowsModel,
+    ends: Ends,
+    some_complete: bool,
+    is_longest: bool,
 ) -> Failure | None:
     """Describe the fault in the text of a row; return None if there is none.
 
     `row` is None for the audited row, whose text is not known.  `some_complete` is whether another
-    row is complete, and may have stopped this row.
+    row is complete, and may have stopped this row.  `is_longest` is whether no prompt of the batch
+    is longer, so that this row needs no padding.
     """
     if row is None:
         wrong = next((token for token in text if token >= model.own), None)
-        found = None if wrong is None else _fault_shown_by(wrong, "a row", range(model.own), model)
-        return found
+        if wrong is None:
+            return None
+        return _fault_shown_by(wrong, "a row", range(model.own), model, is_longest)
     expected, place = row.text(ends), "another row of the batch"
     what = f"{place} has the text {text}, but only {expected} is possible"
     # Only the first wrong token shows a mistake, because later ones follow a wrong text.
     for token, right in zip(text, expected, strict=False):
         if token != right:
             own = range(row.first, row.wrong + 1)
-            return _fault_shown_by(token, place, own, model) or Failure(what)
+            return _fault_shown_by(token, place, own, model, is_longest) or Failure(what)
     if len(text) < len(expected):
         return Failure(what, mistake=STOPPED if some_complete else TOO_SHORT)
     if len(text) > len(expected):
@@ -243,13 +257,16 @@ def fault_of(
     return None
 
 
-def _fault_shown_by(token: int, place: str, own: range, model: RowsModel) -> Failure | None:
+def _fault_shown_by(
+    token: int, place: str, own: range, model: RowsModel, is_longest: bool
+) -> Failure | None:
     """Return the fault that a wrong token shows: a special token, or one of another row."""
     if token >= model.special + len(SHOWN) or token in own or token < model.own:
         return None
     if token < model.special:
         return Failure(f"{place} has a token of its neighbour", mistake=OTHER_ROW)
     fault = [*SHOWN][token - model.special]
+    fault = MIXED if fault == START and not is_longest else fault
     return Failure(f"{place} has a token {SHOWN[fault]}", mistake=fault)
 
 

@@ -15,12 +15,13 @@ from otm.audit.adapters.base import Adapter, Failure, Instance
 from otm.audit.adapters.batched_loops import loops
 from otm.audit.adapters.neighbours import DEPENDENT, TwinRows
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
+from otm.audit.diagnose.known_bugs.bonus import BONUS
 from otm.audit.diagnose.known_bugs.drafting import RANDOMNESS
 from otm.audit.diagnose.known_bugs.processing import ENDINGS, PROCESSED
 from otm.audit.diagnose.known_bugs.rows import EARLIER, READS, ROWS, in_loop
 from otm.audit.diagnose.known_bugs.size_and_place import SIZED
-from otm.audit.diagnose.known_bugs.steps import Repeated, both
-from otm.audit.diagnose.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL
+from otm.audit.diagnose.known_bugs.steps import Loop, Repeated, both
+from otm.audit.diagnose.known_bugs.verification import ACCEPTANCE, RESIDUAL
 from otm.audit.diagnose.loop_diagnosis import AT_ZERO, accepts_at_zero, draws_twice
 from otm.audit.diagnose.mistake_sizes import parametrized_suspects
 from otm.audit.diagnose.processor_diagnosis import wrong_use
@@ -158,11 +159,19 @@ def _hidden(observations: Sequence[Observation], loop: Runner | None) -> bool:
 def _known_mistakes(loop: Runner | None) -> list[tuple[KnownBug, Adapter]]:
     """List the known mistakes to compare with; for a loop, only mistakes of loops."""
     return [
-        (bug, bug.verifier)
+        (bug, verifier)
         for bug in KNOWN_BUGS
         if bug not in {*PROCESSED, *ENDINGS, *ROWS, *EARLIER}
         and (loop is None or bug.verifier.loops)
+        for verifier in (_ways_to_end(bug.verifier) if loop else (bug.verifier,))
     ]
+
+
+@cache
+def _ways_to_end(verifier: Adapter) -> tuple[Adapter, ...]:
+    """Return a loop that drafts less near the limit of tokens, and the same loop that cuts."""
+    cutting = (replace(verifier, cut=True),) if type(verifier) is Loop else ()
+    return (verifier, *cutting)
 
 
 def _mistakes_across_steps(loop: Runner) -> list[tuple[KnownBug, Adapter]]:

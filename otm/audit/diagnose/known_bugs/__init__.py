@@ -12,13 +12,15 @@ Not here: which bug explains a deviation (`otm.audit.diagnose.diagnosis`).
 
 from __future__ import annotations
 
+from otm.audit.diagnose.known_bugs.blocks import BLOCKS
+from otm.audit.diagnose.known_bugs.bonus import BONUS
 from otm.audit.diagnose.known_bugs.caches import CACHES
-from otm.audit.diagnose.known_bugs.drafting import BLOCKS, DRAFTING, LOCATING, RANDOMNESS, SEVERAL
+from otm.audit.diagnose.known_bugs.drafting import DRAFTING, LOCATING, RANDOMNESS, SEVERAL
 from otm.audit.diagnose.known_bugs.known_bug import KnownBug
 from otm.audit.diagnose.known_bugs.processing import ENDINGS, PROCESSED
 from otm.audit.diagnose.known_bugs.rows import EARLIER, ROWS
 from otm.audit.diagnose.known_bugs.size_and_place import SIZED, TREES
-from otm.audit.diagnose.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL, SUSPECTED
+from otm.audit.diagnose.known_bugs.verification import ACCEPTANCE, RESIDUAL, SUSPECTED
 
 __all__ = ["KNOWN_BUGS", "SUSPECTED", "KnownBug"]
 

@@ -1,12 +1,12 @@
 """Bugs of drafting: wrong draft distributions, reused uniforms, wrongly drawn tokens.
 
-Also bugs of several drafts: blocks verified like single tokens, and siblings or chains that share
-random numbers.
+Also bugs of several drafts: siblings or chains that share random numbers.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -17,22 +17,21 @@ from otm._core.arithmetic import Probs, as_fractions
 from otm.audit.adapters.base import Instance, Source
 from otm.audit.diagnose.known_bugs.in_rows import AllRows, from_aim, from_steps, replace_rejected
 from otm.audit.diagnose.known_bugs.steps import (
-    Block,
     Chain,
     Loop,
-    Rows,
     Siblings,
     draw_siblings,
     greedy_probs,
     normalised,
-    passes,
-    residual,
     sharpened,
     top_half,
 )
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.kernels.common.distributions.numpy import locate
+
+WIDTH = 4
+"""Width of a beam search."""
 
 
 def _rounded(probs: Probs) -> Probs:
@@ -43,6 +42,20 @@ def _rounded(probs: Probs) -> Probs:
 
 def _uniform(probs: Probs) -> Probs:
     return np.asarray((0 * probs + 1) / probs.shape[-1])
+
+
+class _Beam(Chain):
+    """Chain verification of the most probable drafts that a beam search finds."""
+
+    def drafts(self, instance: Instance, uniforms: Any) -> Path:
+        beams: list[tuple[Any, Path]] = [(1, ())]
+        for _ in uniforms:
+            longer = []
+            for weight, path in beams:
+                probs = instance.draft.probs(instance.prompt + path)
+                longer += [(weight * p, (*path, x)) for x, p in enumerate(probs)]
+            beams = sorted(longer, key=lambda beam: -beam[0])[:WIDTH]
+        return beams[0][1]
 
 
 DRAFTING = (
@@ -56,6 +69,10 @@ DRAFTING = (
             "alibaba/rtp-llm #1311",
         ),
         in_rows=from_steps,
+    ),
+    _Beam("beam drafts verified as samples").as_bug(
+        mistake="greedy draft reported as softmax",
+        summary="A beam search finds probable drafts, which are verified as if sampled.",
     ),
     Chain("drafts of top-k reported without it", drawn=top_half).as_bug(
         mistake="draft not sampled from its stated distribution",
@@ -107,6 +124,11 @@ def _same_stream(source: Randomness, gamma: int) -> Iterator[Randomness]:
     stream = source(2 * gamma + 1)
     while True:
         yield Source(stream)
+
+
+def _one_uniform(source: Randomness, gamma: int) -> Iterator[Randomness]:
+    stream = source(1)
+    return itertools.repeat(lambda m: np.repeat(stream, m))
 
 
 def _in_quarters(weights: Probs, uniform: Any) -> int:
@@ -169,6 +191,19 @@ RANDOMNESS = (
         mistake="re-seeding inside the loop",
         summary="The generator is seeded again in each step of the loop, which repeats itself.",
     ),
+    Loop("seeded before each draw", streams=_one_uniform).as_bug(
+        mistake="re-seeding inside the loop",
+        summary="A loop seeds its generator again for each draw, and one uniform draws all tokens.",
+    ),
+    Chain(
+        "one uniform for all draws of a verifier",
+        uniforms=lambda u: u._replace(
+            coins=[u.bonus] * len(u.coins), residual=[u.bonus] * len(u.coins)
+        ),
+    ).as_bug(
+        mistake="re-seeding inside the loop",
+        summary="The verifier seeds its generator again for each coin and for the last token.",
+    ),
     Chain(
         "constant coins", uniforms=lambda u: u._replace(coins=[Fraction(1, 2)] * len(u.coins))
     ).as_bug(
@@ -230,42 +265,6 @@ LOCATING = (
             "vllm-project/vllm #21876",
             "vllm-project/vllm #53029",
         ),
-    ),
-)
-
-
-def _uncapped_at_the_end(rows: Rows, i: int, weight: Any) -> Any:
-    """Accept the whole block without the cap of 1 on the ratios before the last draft."""
-    if i < len(rows.tokens):
-        return passes(rows, i, weight)
-    ratio: Any = 1
-    for x, draft, target in zip(rows.tokens, rows.draft, rows.target, strict=False):
-        ratio = ratio * target[x] / draft[x]
-    return min(ratio, 1)
-
-
-BLOCKS = (
-    Block(
-        "blocks tested by their ratio",
-        passes=lambda rows, i, weight: weight,
-        left=lambda rows, i, weight: residual(rows, i),
-    ).as_bug(
-        mistake="blocks verified token by token",
-        summary="A block is accepted by its ratio and continued by the residual of a single token.",
-        threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
-    ),
-    Block(
-        "residual of a token after a block",
-        left=lambda rows, i, weight: residual(rows, i),
-    ).as_bug(
-        mistake="blocks verified token by token",
-        summary="The token after a block is drawn from the residual of a single token.",
-        threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
-    ),
-    Block("whole blocks accepted by their uncapped ratio", passes=_uncapped_at_the_end).as_bug(
-        mistake="whole block tested by another ratio than its parts",
-        summary="Only the parts of a block are tested by capped ratios, as in published code of"
-        " hierarchical verification (arXiv 2601.05724).",
     ),
 )
 

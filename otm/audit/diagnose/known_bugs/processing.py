@@ -7,10 +7,7 @@ recognizes these mistakes.
 
 from __future__ import annotations
 
-from typing import Any
-
 from otm._core.arithmetic import Probs
-from otm._core.probs.distribution import residual_weights
 from otm.audit import processors
 from otm.audit.adapters.base import AFTER_END, AFTER_STOP, TOO_LONG, TOO_SHORT, Instance
 from otm.audit.adapters.processed import ProcessedModel, Processing, first_end, raw
@@ -19,18 +16,13 @@ from otm.audit.diagnose.known_bugs.steps import (
     Chain,
     Repeated,
     Rows,
+    TestedRows,
     greedy_probs,
 )
 from otm.decoding.reading import Path
 
 EXAMPLE = Processing(processors.penalties(repetition=2, presence=1))
 """Processor for audits of these bugs themselves (`otm audit --known-bugs`)."""
-
-
-class _TestedRows(Rows):
-    """Rows that test the drafts, with other rows for the tokens that replace them."""
-
-    replacing: list[Probs]
 
 
 def _raw(instance: Instance, rows: Rows) -> list[Probs]:
@@ -61,14 +53,7 @@ def _once_a_step(instance: Instance, rows: Rows) -> Rows:
 
 def _tested_raw(instance: Instance, rows: Rows) -> Rows:
     """Test the drafts by raw rows; replace them, and draw the bonus token, by processed rows."""
-    tested = _TestedRows(rows.tokens, rows.draft, [*_raw(instance, rows)[:-1], rows.target[-1]])
-    tested.replacing = rows.target
-    return tested
-
-
-def _replaced(rows: Any, i: int) -> Probs:
-    weights = residual_weights(rows.replacing[i], rows.draft[i])
-    return weights if weights.any() else rows.replacing[i]
+    return TestedRows.of(rows, _raw(instance, rows)[:-1])
 
 
 PROCESSED: tuple[KnownBug, ...] = tuple(
@@ -93,7 +78,7 @@ PROCESSED: tuple[KnownBug, ...] = tuple(
             ("vllm-project/vllm #42744",),
         ),
         (
-            Chain("processor missing in the test of drafts", shown=_tested_raw, residual=_replaced),
+            Chain("processor missing in the test of drafts", shown=_tested_raw),
             "processor missing at some positions",
             "Unprocessed rows test drafts; replacements and bonus tokens come from processed rows.",
             (),

@@ -15,7 +15,14 @@ from otm.audit.adapters.base import Adapter, Instance
 from otm.audit.adapters.batched_loops import loops
 from otm.audit.adapters.huggingface.caches import LOST, POSITIONS
 from otm.audit.adapters.loops import loop
-from otm.audit.adapters.neighbours import DEPENDENT, MIXED, OTHER_ROW, STALE, STOPPED
+from otm.audit.adapters.neighbours import (
+    DEPENDENT,
+    MIXED,
+    OTHER_ROW,
+    STALE,
+    START,
+    STOPPED,
+)
 from otm.audit.adapters.processed import first_end
 from otm.audit.diagnose.known_bugs.known_bug import KnownBug
 from otm.audit.diagnose.known_bugs.steps import Chain, Rows, cut_at_end
@@ -113,6 +120,11 @@ def _with_padding(batch: Batch, b: int, step: Instance, rows: Rows) -> Rows:
     return _after((target.pad,) * batch.padding(b) + step.prompt, step, rows)
 
 
+def _after_a_start(batch: Batch, b: int, step: Instance, rows: Rows) -> Rows:
+    target: Any = step.target
+    return _after((target.pad, *step.prompt), step, rows)
+
+
 def _with_fault(fault: str, step: Instance, rows: Rows) -> Rows:
     target: Any = step.target
     return rows._replace(target=[target.wrong_row(fault) for _ in rows.target])
@@ -159,6 +171,11 @@ ROWS: tuple[KnownBug, ...] = tuple(
         (
             MIXED, decoding(_with_padding), {}, "wrong mask",
             "Padding, or tokens of another row, are read as a part of a row's text.",
+            (),
+        ),
+        (
+            START, decoding(_after_a_start), {}, "another prompt",
+            "The loop adds a token, such as a start token, in front of each prompt.",
             (),
         ),
         (

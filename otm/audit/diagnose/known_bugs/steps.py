@@ -62,6 +62,23 @@ class Rows(NamedTuple):
         return residual_weights(self.target[i], self.draft[i])
 
 
+class TestedRows(Rows):
+    """Rows that test the drafts, with other rows for the tokens that replace them."""
+
+    replacing: list[Probs]
+
+    @classmethod
+    def of(cls, rows: Rows, tested: list[Probs]) -> TestedRows:
+        """Return rows whose first γ target rows are `tested`, for the test of drafts alone."""
+        result = cls(rows.tokens, rows.draft, [*tested, rows.target[-1]])
+        result.replacing = rows.target
+        return result
+
+    def residual(self, i: int) -> Probs:
+        """Return the weights of the token that replaces a rejected draft i."""
+        return residual_weights(self.replacing[i], self.draft[i])
+
+
 def normalised(weights: Probs) -> Probs:
     """Divide weights by their sum: [V], or each row of [m, V]."""
     probs: Probs = weights / weights.sum(axis=-1, keepdims=True)
@@ -130,10 +147,7 @@ class Chain(Steps):
         """Draft γ tokens and verify them."""
         drafts, coins, last = source(instance.gamma), source(instance.gamma), source(1)[0]
         uniforms = self.uniforms(Uniforms(drafts, coins, [last] * instance.gamma, last, source))
-        tokens: Path = ()
-        for uniform in uniforms.drafts:
-            probs = self.drawn(instance.draft.probs(instance.prompt + tokens))
-            tokens = (*tokens, locate(probs, uniform))
+        tokens = self.drafts(instance, uniforms.drafts)
         contexts = [instance.prompt + tokens[:i] for i in range(len(tokens) + 1)]
         rows = Rows(
             tokens,
@@ -141,6 +155,14 @@ class Chain(Steps):
             [self.aim(instance.target.probs(context)) for context in contexts],
         )
         return self.verify(self.shown(instance, rows), uniforms)
+
+    def drafts(self, instance: Instance, uniforms: Any) -> Path:
+        """Draw the drafts, one by each uniform."""
+        tokens: Path = ()
+        for uniform in uniforms:
+            probs = self.drawn(instance.draft.probs(instance.prompt + tokens))
+            tokens = (*tokens, locate(probs, uniform))
+        return tokens
 
     def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
         """Accept drafts up to the first rejection, and add one token."""
@@ -156,7 +178,13 @@ def passes(rows: Rows, i: int, weight: Any) -> Any:
     if i == len(rows.tokens):
         return weight
     rest = np.maximum(weight * rows.target[i] - rows.draft[i], 0).sum()
-    return rest / (rest + 1 - weight) if rest else rest
+    # With a weight above 1, which is a mistake, the denominator may be 0.
+    return rest / (rest + 1 - weight or rest) if rest else rest
+
+
+def weighed(weight: Any, target: Any, draft: Any) -> Any:
+    """Return the weight w_i of a prefix: w_{i-1}, and the probabilities of its last draft."""
+    return min(weight * target / draft if draft else weight, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +192,7 @@ class Block(Chain):
     """Block verification (Sun et al. 2024, Algorithm 2), in replaceable steps."""
 
     name: str = "block verification"
+    weighed: Callable[[Any, Any, Any], Any] = weighed
     passes: Callable[[Rows, int, Any], Any] = passes
     # Weights of the token after i accepted drafts, if i < γ.
     left: Callable[[Rows, int, Any], Probs] = lambda rows, i, weight: residual_weights(
@@ -174,15 +203,19 @@ class Block(Chain):
         """Accept the longest prefix of the drafts that passes, and add one token."""
         weights: list[Any] = [1]
         for x, draft, target in zip(rows.tokens, rows.draft, rows.target, strict=False):
-            weights.append(min(weights[-1] * target[x] / draft[x] if draft[x] else weights[-1], 1))
-        gamma = len(rows.tokens)
-        i = gamma
-        while i > 0 and not uniforms.coins[i - 1] < self.passes(rows, i, weights[i]):
-            i -= 1
-        if i == gamma:
+            weights.append(self.weighed(weights[-1], target[x], draft[x]))
+        i = self.accepted(rows, uniforms, weights)
+        if i == len(rows.tokens):
             return (*rows.tokens, self.draw_last(self.bonus(rows), uniforms.bonus))
         left = self.left(rows, i, weights[i])
         return (*rows.tokens[:i], self.draw_last(left, uniforms.residual[i]))
+
+    def accepted(self, rows: Rows, uniforms: Uniforms, weights: list[Any]) -> int:
+        """Return the number of drafts of the longest prefix that passes its test."""
+        i = len(rows.tokens)
+        while i > 0 and not uniforms.coins[i - 1] < self.passes(rows, i, weights[i]):
+            i -= 1
+        return i
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,18 +228,21 @@ class Loop(Chain):
     streams: Callable[[Randomness, int], Iterable[Randomness]] = lambda source, _: itertools.repeat(
         source
     )
+    # Whether the loop makes γ drafts near the limit of tokens too, and cuts the text.
+    cut: bool = False
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Decode; each step makes γ drafts, or fewer if the limit of tokens is near."""
+        """Decode until the limit of tokens."""
         tokens: Path = ()
         limit = max_tokens(self, instance)
         for step, stream in enumerate(self.streams(source, instance.gamma)):
-            gamma = min(instance.gamma_at_step(step), limit - len(tokens) - 1)
+            gamma = instance.gamma_at_step(step)
+            gamma = gamma if self.cut else min(gamma, limit - len(tokens) - 1)
             rest = dataclasses.replace(instance, prompt=instance.prompt + tokens, gamma=gamma)
             tokens += super().output(rest, stream)
             if len(tokens) >= limit:
                 break
-        return tokens
+        return tokens[:limit]
 
 
 def cut_at_end(tokens: Path, ends: tuple[Path, ...], limit: int) -> Path:

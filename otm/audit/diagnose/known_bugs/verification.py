@@ -1,9 +1,10 @@
-"""Bugs of verification: the test of a draft, its replacement, and the bonus token."""
+"""Bugs of verification: the test of a draft, and its replacement."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -11,18 +12,19 @@ import numpy as np
 
 from otm._core.arithmetic import Probs
 from otm._core.probs.distribution import residual_weights
-from otm.audit.adapters.base import Adapter, Instance
-from otm.audit.diagnose.known_bugs.in_rows import AllRows, from_aim, from_steps, replace_rejected
+from otm.audit.adapters.base import Adapter
+from otm.audit.diagnose.known_bugs.in_rows import AllRows, from_steps, replace_rejected
 from otm.audit.diagnose.known_bugs.known_bug import KnownBug
 from otm.audit.diagnose.known_bugs.steps import (
     Chain,
     Rows,
+    TestedRows,
     Uniforms,
     accepts,
+    bonus,
     greedy_probs,
     normalised,
     residual,
-    top_half,
     unchanged,
 )
 from otm.decoding.reading import Path
@@ -65,14 +67,25 @@ def _without_draft(rows: Rows, i: int) -> Probs:
     return _without(rows.tokens[i], rows.target[i])
 
 
-class _LateRejection(Chain):
+@dataclass(frozen=True, eq=False)
+class _KeptDraft(Chain):
+    """Keep the first rejected draft, and draw a token after it from `then`, if given."""
+
+    name: str = "rejected draft kept"
+    then: Callable[[Rows, int], Probs] | None = None
+
     def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
-        tokens, kept = super().verify(rows, uniforms), len(rows.tokens)
+        tokens = super().verify(rows, uniforms)
         i = len(tokens) - 1
-        if i + 1 >= kept:
-            last = self.draw_last(self.bonus(rows), uniforms.bonus)
-            return tokens if i == kept else (*rows.tokens, last)
-        return (*rows.tokens[: i + 1], self.draw_last(rows.residual(i + 1), uniforms.residual[i]))
+        if i == len(rows.tokens):
+            return tokens
+        kept = rows.tokens[: i + 1]
+        return kept if self.then is None else (*kept, locate(self.then(rows, i), uniforms.bonus))
+
+
+def _as_next(rows: Rows, i: int) -> Probs:
+    """Return the weights after a kept draft i, as if the next draft were rejected."""
+    return rows.residual(i + 1) if i + 1 < len(rows.tokens) else bonus(rows)
 
 
 ACCEPTANCE = (
@@ -91,6 +104,27 @@ ACCEPTANCE = (
         summary="The ratio and the residual use the draft's distribution in place of the target's.",
         threads=("feifeibear/LLMSpeculativeSampling #36",),
         in_rows=from_steps,
+    ),
+    Chain(
+        "acceptance ratio inverted",
+        accepts=lambda coin, draft, target, x: coin * target[x] < draft[x],
+    ).as_bug(
+        mistake="draft and target swapped",
+        summary="A draft is accepted with probability d(x)/t(x); the residual is right.",
+    ),
+    Chain(
+        "comparison reversed",
+        accepts=lambda coin, draft, target, x: target[x] < coin * draft[x],
+    ).as_bug(
+        mistake="comparison reversed",
+        summary="A draft is accepted if u > t(x)/d(x), where it must be rejected.",
+    ),
+    Chain(
+        "drafts tested by the next row",
+        shown=lambda _, rows: TestedRows.of(rows, rows.target[1:]),
+    ).as_bug(
+        mistake="acceptance by the wrong row",
+        summary="A draft is tested by the target row after it; the residual is right.",
     ),
     Chain(
         "ratio to the largest probability",
@@ -147,9 +181,23 @@ ACCEPTANCE = (
     ),
     _second_sample("second sample after a mismatch", unchanged),
     _second_sample("greedy drafts and a second sample after a mismatch", greedy_probs),
-    _LateRejection("rejection one position late").as_bug(
+    _KeptDraft("rejection one position late", then=_as_next).as_bug(
         mistake="rejected draft kept",
         summary="The first rejected draft is kept, and the token after it is replaced.",
+    ),
+    _KeptDraft("rejected draft in place of its replacement").as_bug(
+        mistake="rejected draft kept",
+        summary="The first rejected draft ends the step; no token replaces it.",
+    ),
+    _KeptDraft("rejected draft before its replacement", then=residual).as_bug(
+        mistake="rejected draft kept",
+        summary="The first rejected draft is kept, and the token that replaces it follows it.",
+    ),
+    _KeptDraft(
+        "target's token after a rejected draft", then=lambda rows, i: rows.target[i + 1]
+    ).as_bug(
+        mistake="rejected draft kept",
+        summary="The first rejected draft is kept, and a token of the target follows it.",
     ),
     Chain(
         "target row overwritten",
@@ -258,68 +306,6 @@ RESIDUAL = (
     ).as_bug(
         mistake="draft vocabulary smaller",
         summary="The residual omits the tokens that the draft model does not know.",
-    ),
-)
-
-
-def _bonus_from_the_draft(instance: Instance, rows: Rows) -> Rows:
-    last = instance.draft.probs(instance.prompt + rows.tokens)
-    return rows._replace(target=[*rows.target[:-1], last])
-
-
-class _EndDrawnAgain(Chain):
-    def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
-        tokens = super().verify(rows, uniforms)
-        # The last token of the vocabulary stands for the end token.
-        end = rows.target[0].size - 1
-        if tokens[:-1] != rows.tokens or tokens[-2:-1] != (end,):
-            return tokens
-        return (*tokens[:-2], locate(rows.target[len(tokens) - 2], uniforms.bonus))
-
-
-def _padded(instance: Instance, rows: Rows) -> Rows:
-    """Pad the chain with −1, which is always accepted, because its draft probability is 0."""
-    tokens = (*rows.tokens[:-1], -1)
-    last = instance.target.probs(instance.prompt + tokens)
-    return Rows(tokens, [*rows.draft[:-1], 0 * rows.draft[-1]], [*rows.target[:-1], last])
-
-
-BONUS = (
-    Chain("bonus from the draft model", shown=_bonus_from_the_draft).as_bug(
-        mistake="bonus from the wrong distribution",
-        summary="After all drafts are accepted, a token of the draft model follows.",
-    ),
-    Chain("bonus of the row before", bonus=lambda rows: rows.target[len(rows.tokens) - 1]).as_bug(
-        mistake="bonus from the wrong position",
-        summary="The bonus token is drawn from the row of the last draft.",
-        threads=("vllm-project/vllm #9730",),
-        in_rows=from_aim,
-    ),
-    Chain("bonus of top-k", bonus=lambda rows: top_half(rows.target[-1])).as_bug(
-        mistake="sampling parameters of the last token alone",
-        summary="The bonus token is drawn after top-k, but drafts are verified before top-k.",
-    ),
-    Chain(
-        "last token of top-k",
-        residual=lambda rows, i: residual_weights(top_half(rows.target[i]), rows.draft[i]),
-        bonus=lambda rows: top_half(rows.target[-1]),
-    ).as_bug(
-        mistake="sampling parameters of the last token alone",
-        summary="Residual and bonus are drawn after top-k, but drafts are accepted before top-k.",
-    ),
-    Chain("temperature of the bonus", bonus=lambda rows: rows.target[-1] ** 2).as_bug(
-        mistake="sampling parameters of the last token alone",
-        summary="The temperature of the bonus token is not the temperature of the verification.",
-    ),
-    _EndDrawnAgain("accepted end token drawn again").as_bug(
-        mistake="end of the sequence",
-        summary="If the last accepted draft is an end token, a new target sample replaces it.",
-        threads=("huggingface/transformers #28508",),
-    ),
-    Chain("padding accepted", shown=_padded).as_bug(
-        mistake="padding accepted",
-        summary="A chain that ends early is padded with −1, which is verified and accepted.",
-        threads=("flashinfer-ai/flashinfer #879", "vllm-project/vllm #46533"),
     ),
 )
 
