@@ -27,6 +27,7 @@ from otm.audit.diagnose.mistake_sizes import parametrized_suspects
 from otm.audit.diagnose.processor_diagnosis import wrong_use
 from otm.audit.diagnose.self_drafting import SECOND_SAMPLE, samples_twice
 from otm.audit.evidence import Diagnosis, Nearest
+from otm.audit.intercept.interception import InterceptedRng
 from otm.audit.observe.exact import observe_by_paths
 from otm.audit.observe.observation import ISOLATED, Observation, Observed, UnsuitedError, distance
 from otm.audit.runs import Runner
@@ -144,7 +145,7 @@ def diagnose(
             or _diagnose_by_draws(loop, wrong, observations, until)
         )
     if loop is not None or len(ways) == 1 or not wrong or _cost(wrong[0]) > PAIRS:
-        return ()
+        return _diagnose_after_sampling(loop, wrong, until)
     pairs = [(bug, bug.verifier) for bug in _pairs()]
     return _fitting_mistakes(pairs, [wrong[0], *observations], ways[0], until)
 
@@ -240,10 +241,23 @@ def _diagnose_by_draws(
 ) -> tuple[Diagnosis, ...]:
     """Name the mistake of a loop that its tokens or its draws reveal."""
     if wrong:
-        name, told = SECOND_SAMPLE, samples_twice(wrong) or draws_twice(loop, wrong, until)
-    else:
-        name, told = AT_ZERO, accepts_at_zero(loop, observations, until)
-    return tuple(_as_diagnosis(bug) for bug in KNOWN_BUGS if told and bug.name == name)
+        return _named(SECOND_SAMPLE, samples_twice(wrong) or draws_twice(loop, wrong, until))
+    return _named(AT_ZERO, accepts_at_zero(loop, observations, until))
+
+
+def _diagnose_after_sampling(
+    loop: Runner | None, wrong: Sequence[Observation], until: float
+) -> tuple[Diagnosis, ...]:
+    """Name the mistake of a sampled loop that a few runs with recorded draws reveal."""
+    if loop is None or not wrong or not loop.adapter.uses_global_rng:
+        return ()
+    recorded = Runner(loop.adapter, InterceptedRng())
+    return _named(SECOND_SAMPLE, draws_twice(recorded, wrong, until))
+
+
+def _named(name: str, shown: bool) -> tuple[Diagnosis, ...]:
+    """Return the known mistake of this name, if it was shown."""
+    return tuple(_as_diagnosis(bug) for bug in KNOWN_BUGS if shown and bug.name == name)
 
 
 def _cost(seen: Observation) -> int:

@@ -50,6 +50,7 @@ def full_steps(*, kept: bool) -> Callable[..., list[int]]:
     return decode
 
 
+@pytest.mark.usefixtures("no_diagnosis")
 def test_a_row_of_a_longer_step_is_found_where_gamma_changes() -> None:
     """Bug of the mutant: the bonus comes from the last row of the longest step so far."""
     report = lossless(loop(full_steps(kept=True)), instances=OTHERS, examples=0)

@@ -38,6 +38,9 @@ def audit(processor: Any, *, wrong: str = "", max_tokens: int | None = None, **o
     ends = {name: options[name] for name in ("end", "stop") if name in options}
     decode = decoding(processor, wrong=wrong, **options)
     adapter = loop(decode, processor=processor, max_tokens=max_tokens, **ends)
+    if processor is not None and len(adapter.more) == 4:
+        # The last pairs of two tokens have many paths, and show nothing else.
+        adapter.more = adapter.more[:2]
     return lossless(adapter, instances=PAIRS, examples=0)
 
 
@@ -101,8 +104,8 @@ def test_another_processor_is_a_deviation_without_a_name() -> None:
     """Negative control: the loop has another penalty than the one that is stated."""
     decode = decoding(processors.penalties(repetition=1.5))
     adapter = loop(decode, processor=REPETITION)
-    # A short audit compares the output with known mistakes for a second.
-    report = lossless(adapter, instances=PAIRS, examples=0, max_seconds=4)
+    # Names of processors need no comparison with known mistakes, which takes long.
+    report = lossless(adapter, instances=PAIRS, examples=0, max_seconds=1)
     assert report.verdict == NOT_LOSSLESS
     assert not any(diagnosis.name in NAMES.values() for diagnosis in report.diagnoses)
 
@@ -142,7 +145,7 @@ def test_a_wrong_distribution_is_not_called_a_wrong_end() -> None:
         tokens = decoding(wrong="end overrun", end=1)(draft, draft, prompt, 1, max_tokens, uniforms)
         return tokens
 
-    report = lossless(loop(decode, end=1), instances=PAIRS, examples=0, max_seconds=4)
+    report = lossless(loop(decode, end=1), instances=PAIRS, examples=0, max_seconds=1)
     assert report.verdict == NOT_LOSSLESS
     assert AFTER_END not in [diagnosis.name for diagnosis in report.diagnoses]
 

@@ -72,8 +72,9 @@ def test_a_mistake_in_the_rule_of_transformers_would_be_seen(
 def test_generate_of_transformers_is_computed() -> None:
     """Catches draws that the audit does not make, or runs of milliseconds that are made in vain."""
     pytest.importorskip("transformers")
-    chosen = [INSTANCES[name] for name in ("rows differ", "zeros")]
-    report = lossless(huggingface.generate(), instances=chosen, examples=0, max_seconds=300)
+    report = lossless(
+        huggingface.generate(), instances=[INSTANCES["zeros"]], examples=0, max_seconds=300
+    )
     assert (report.verdict, report.method) == (NOT_LOSSLESS, "breakpoints")
     assert "u ≤ ratio" in [diagnosis.name for diagnosis in report.diagnoses]
     assert "but only at isolated values of a uniform" in str(report).splitlines()[0]
@@ -81,11 +82,12 @@ def test_generate_of_transformers_is_computed() -> None:
     assert report.runs < 2_500
 
 
+@pytest.mark.usefixtures("no_diagnosis")
 def test_generate_at_another_temperature_is_not() -> None:
     """A negative control, and a test that options reach `generate`."""
     pytest.importorskip("transformers")
-    chosen = [INSTANCES["rows differ"]]
-    report = lossless(huggingface.generate(temperature=0.2), instances=chosen, examples=0)
+    adapter, chosen = huggingface.generate(temperature=0.2), [INSTANCES["rows differ"]]
+    report = lossless(adapter, instances=chosen, examples=0, slow=True)
     assert report.verdict == NOT_LOSSLESS
     assert report.tv_distance > 0.1
 
@@ -228,6 +230,7 @@ def test_flashinfer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.verdict == LOSSLESS, str(report)
 
 
+@pytest.mark.usefixtures("no_diagnosis")
 def test_a_mistake_in_flashinfer_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A negative control."""
 

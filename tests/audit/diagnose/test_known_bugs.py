@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from collections import Counter
@@ -71,7 +72,8 @@ def _each_law_once() -> Iterator[None]:
     """Keep the distributions of known bugs, with which every report compares."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(diagnosis, "observe_by_paths", observed)
-        patch.setattr(exact, "observe_by_paths", observed)
+        # The audits of this module never reach their deadline.
+        patch.setattr(exact, "observe_by_paths", lambda runner, each, _: observed(runner, each))
         yield
 
 
@@ -154,6 +156,19 @@ def test_the_audit_finds_every_bug_and_names_it(bug: KnownBug) -> None:
     assert [diagnosis.name for diagnosis in report.diagnoses] == [bug.name]
     for thread in bug.threads:
         assert thread in str(report)
+
+
+def test_a_loop_that_cuts_its_text_has_the_same_name() -> None:
+    """Bug: a loop that drafts γ tokens near the limit too, and cuts, has no name."""
+    (bug,) = (bug for bug in KNOWN_BUGS if bug.name == "seeded before each draw")
+    assert isinstance(bug.verifier, Loop)
+    cutting = dataclasses.replace(bug.verifier, cut=True)
+    instance = INSTANCES["two drafts"]
+    assert (
+        observed(Runner(cutting), instance).probs != observed(Runner(bug.verifier), instance).probs
+    )
+    report = lossless(cutting, instances=[*FEW, instance], examples=0)
+    assert [diagnosis.name for diagnosis in report.diagnoses] == [bug.name]
 
 
 def test_what_is_said_of_bugs() -> None:

@@ -53,6 +53,10 @@ def test_the_next_method_takes_over_and_it_is_said(wrong: bool) -> None:
     assert report.verdict == (NOT_LOSSLESS if wrong else LOSSLESS), str(report)
     assert report.method == "Monte Carlo"
     assert "uniforms, but only" in report.why_not_exact[0]
+
+
+def test_floats_are_followed_by_breakpoints() -> None:
+    """Catches Monte Carlo for a loop that takes few uniforms of each block."""
     floats = lossless(loop(blocks(40, floats=True)), instances=PAIRS[:1], examples=0)
     assert (floats.verdict, floats.method) == (LOSSLESS, "breakpoints")
 

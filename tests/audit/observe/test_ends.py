@@ -68,15 +68,17 @@ def verdict(adapter: Adapter) -> str:
 
 
 @pytest.mark.parametrize(
-    "missing",
+    ("missing", "method"),
     [
-        lambda limit: 1,
-        lambda limit: limit - 1,  # the first token alone
-        lambda limit: int(limit > 3),  # at some limits alone
+        (lambda limit: 1, "exact paths"),
+        # The first token alone.
+        (lambda limit: limit - 1, "exact paths"),
+        # At some limits alone.
+        (lambda limit: int(limit > 3), "exact paths"),
+        (lambda limit: int(limit > 3), "breakpoints"),
+        (lambda limit: int(limit > 3), "Monte Carlo"),
     ],
-    ids=["one", "all but one", "at some limits"],
 )
-@pytest.mark.parametrize("method", ["exact paths", "breakpoints", "Monte Carlo"])
 def test_a_short_text_is_a_finding(missing: Any, method: str) -> None:
     """Catches a loop that always drops its last token, whose distribution is that of the target."""
     adapter = loop(decoding(missing=missing))
@@ -93,7 +95,7 @@ def test_right_lengths_pass() -> None:
     assert verdict(speculative_loop()) == LOSSLESS
 
 
-@pytest.mark.parametrize("end", [0, 2, 5])
+@pytest.mark.parametrize("end", [0, 60])
 def test_a_loop_that_stops_at_its_end_token_passes(end: int) -> None:
     """Catches an expected distribution that goes on behind the end, and an end that never comes."""
     report = lossless(loop(decoding(end=end), end=end), examples=0)
@@ -206,12 +208,12 @@ def test_two_end_tokens_are_told_from_a_mistake() -> None:
     assert "if the loop stops at other tokens too" in str(report)
 
 
-@pytest.mark.parametrize("end", [60])
-def test_a_late_mistake_is_found_whatever_the_end_token(end: int) -> None:
+def test_a_late_mistake_is_found_whatever_the_end_token() -> None:
     """Bug: of models that have the token 60 there were three pairs, on which texts differ at first.
 
     So a loop that draws from the target after each rejection but the first one's was lossless.
     """
+    end = 60
 
     def decode(  # noqa: PLR0917
         target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: int, uniforms: Any
@@ -228,8 +230,6 @@ def test_a_late_mistake_is_found_whatever_the_end_token(end: int) -> None:
 
     report = lossless(loop(decode, end=end), examples=0)
     assert report.verdict == NOT_LOSSLESS
-    right = lossless(loop(decoding(end=end), end=end), examples=0)
-    assert right.verdict == LOSSLESS
 
 
 def test_renamed_models_are_the_same_models() -> None:

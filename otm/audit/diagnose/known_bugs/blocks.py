@@ -77,7 +77,9 @@ BLOCKS = (
     ),
     Block(
         "weights of a block inverted",
-        weighed=lambda weight, target, draft: weighed(weight, draft, target),
+        weighed=lambda weight, target, draft: (
+            weighed(weight, draft, target) if target else weight and 1
+        ),
     ).as_bug(
         mistake="draft and target swapped",
         summary="The weights of a block use the ratio d(x)/t(x).",
