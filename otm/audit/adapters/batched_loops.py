@@ -129,12 +129,16 @@ class loops(loop):
         own = Replayable(source)
         alone: Any = self._decode(instance, [None], own)
         whole = isinstance(alone, tuple) and self._ends(instance).complete(alone)
+        faults: list[Any] = []
         for place in range(1, PLACES if whole else 1):
             own.rewind()
             beside_others = self._decode(instance, _ordered(rows, place), own)
             if not same(beside_others, alone):
-                return _difference(alone, beside_others, place)
-        result: Path = alone
+                faults.append(_difference(alone, beside_others, place))
+                if getattr(faults[-1], "mistake", ""):
+                    break
+        # A fault in another place may show the mistake.
+        result: Path = faults[-1] if faults else alone
         return result
 
     def for_one_prompt(self) -> loop:

@@ -16,6 +16,7 @@ from otm.audit.adapters.neighbours import (
     OTHER_ROW,
     SHOWN,
     STALE,
+    START,
     STOPPED,
     Ends,
     fault_of,
@@ -174,8 +175,10 @@ def test_the_faults_of_texts() -> None:
     model, _ = models_of_rows(SMALL, (first, second), False)
     special = {name: model.special + i for i, name in enumerate(SHOWN)}
 
-    def name(text: Any, row: Any, some_complete: bool = True) -> str | None:
-        fault = fault_of(text, row, model, ends, some_complete)
+    def name(
+        text: Any, row: Any, some_complete: bool = True, is_longest: bool = True
+    ) -> str | None:
+        fault = fault_of(text, row, model, ends, some_complete, is_longest)
         assert fault is None or isinstance(fault, Failure)
         return None if fault is None else fault.mistake
 
@@ -186,6 +189,9 @@ def test_the_faults_of_texts() -> None:
     assert name(right[:2], first, False) == TOO_SHORT
     assert name((*ended, 0), second) == AFTER_END
     assert name((*right[:1], special[MIXED]), first) == MIXED
+    assert name((special[START],), None) == name((special[START],), second) == START
+    # One token before a shorter row may be padding.
+    assert name((special[START],), first, is_longest=False) == MIXED
     assert name((0, special[STALE]), None) == STALE
     assert name((0, second.first), None) == name((second.first,), first) == OTHER_ROW
     # The draft model's wrong token was accepted; what follows it shows nothing.
@@ -199,11 +205,12 @@ def test_contexts_of_no_row_are_recognized() -> None:
     special = dict(zip(SHOWN, range(model.special, model.vocabulary), strict=False))
     prompt = first.prompt
     contexts: list[Any] = [
-        (model.pad, *prompt), (0, *prompt), (*prompt, 0), (*prompt, second.first),
+        (model.pad, *prompt), (0, *prompt), (model.pad, 0),
+        (model.pad, model.pad, *prompt), (*prompt, 0), (*prompt, second.first),
         (*prompt, first.wrong), (*prompt, prompt[-1]),
     ]  # fmt: skip
     faults = [int(row.argmax()) for row in model.probs(contexts)]
-    assert faults == [special[MIXED]] * 4 + [special[STALE]] * 2
+    assert faults == [special[START]] * 3 + [special[MIXED]] * 3 + [special[STALE]] * 2
     assert model.probs((0,)).tolist()[:2] == SMALL.target.probs((0,)).tolist()
     assert draft.probs((0,)).sum() == model.probs((0,)).sum() == 1
     assert [int(x) for x in model.probs(prompt).argmax(keepdims=True)] == [
