@@ -129,16 +129,18 @@ class loops(loop):
         own = Replayable(source)
         alone: Any = self._decode(instance, [None], own)
         whole = isinstance(alone, tuple) and self._ends(instance).complete(alone)
-        faults: list[Any] = []
+        fault: Any = None
         for place in range(1, PLACES if whole else 1):
             own.rewind()
             beside_others = self._decode(instance, _ordered(rows, place), own)
-            if not same(beside_others, alone):
-                faults.append(_difference(alone, beside_others, place))
-                if getattr(faults[-1], "mistake", ""):
-                    break
-        # A fault in another place may show the mistake.
-        result: Path = faults[-1] if faults else alone
+            if same(beside_others, alone):
+                continue
+            now = _difference(alone, beside_others, place)
+            if getattr(now, "mistake", "") not in {"", DEPENDENT}:
+                # This fault has a name; a fault in an earlier place may have none.
+                return now
+            fault = now if fault is None else fault
+        result: Path = alone if fault is None else fault
         return result
 
     def for_one_prompt(self) -> loop:

@@ -49,7 +49,7 @@ def pair(
 
 BLOCK = pair({(): [1, 1, 0], (1,): [1, 1, 2]}, {(): [0, 1, 0], (1,): [0, 2, 1]}, gamma=2)
 SIBLINGS = pair({(): [1, 1, 3]}, {(): [0, 1, 1]}, k=2)
-# The likeliest pair of drafts is not greedy, and the first ratio of a block may exceed 1.
+# The most probable pair of drafts is not greedy, and the first ratio of a block may exceed 1.
 PROBABLE = pair(
     {(): [2, 1, 0], (0, 0): [1, 4, 5]},
     {(): [3, 2, 0], (0, 0): [1, 1, 1], (1,): [0, 1, 0]},

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import Probs
-from otm._core.probs.distribution import residual_weights
 from otm.audit.diagnose.known_bugs.steps import Block, Rows, Uniforms, passes, residual, weighed
 
 
@@ -30,12 +28,6 @@ def _by_mass(rows: Rows, i: int, weight: Any) -> Any:
     if i == len(rows.tokens):
         return weight
     return np.maximum(weight * rows.target[i] - rows.draft[i], 0).sum()
-
-
-def _with_next_weight(rows: Rows, i: int, weight: Any) -> Probs:
-    x = rows.tokens[i]
-    weight = weighed(weight, rows.target[i][x], rows.draft[i][x])
-    return residual_weights(weight * rows.target[i], rows.draft[i])
 
 
 class _FirstFailure(Block):
@@ -126,10 +118,6 @@ BLOCKS = (
     _OneLess("last draft of a block dropped").as_bug(
         mistake="accepted draft dropped",
         summary="If some drafts are accepted but not all, the last accepted one is dropped.",
-    ),
-    Block("residual of a block with the next weight", left=_with_next_weight).as_bug(
-        mistake="weights of a block",
-        summary="The token after a block is drawn with the weight of the prefix that failed.",
     ),
     Block(
         "bonus of the row before a block's end",
