@@ -187,7 +187,7 @@ class loops(loop):
         ends = self._ends(instance)
         some_complete, longest = any(map(ends.complete, texts)), max(map(len, prompts))
         faults = [
-            fault_of(text, row, model, ends, some_complete, len(prompt) == longest)
+            fault_of(text, row, model, ends, some_complete, is_longest=len(prompt) == longest)
             for row, prompt, text in zip(rows, prompts, texts, strict=True)
             if not isinstance(row, _Prompt)
         ]

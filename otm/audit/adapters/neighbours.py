@@ -222,12 +222,13 @@ def neighbours_of(instance: Instance, ends: tuple[Path, ...]) -> tuple[Neighbour
     )
 
 
-def fault_of(  # noqa: PLR0917
+def fault_of(
     text: Path,
     row: Neighbour | None,
     model: RowsModel,
     ends: Ends,
     some_complete: bool,
+    *,
     is_longest: bool,
 ) -> Failure | None:
     """Describe the fault in the text of a row; return None if there is none.

@@ -178,7 +178,7 @@ def test_the_faults_of_texts() -> None:
     def name(
         text: Any, row: Any, some_complete: bool = True, is_longest: bool = True
     ) -> str | None:
-        fault = fault_of(text, row, model, ends, some_complete, is_longest)
+        fault = fault_of(text, row, model, ends, some_complete, is_longest=is_longest)
         assert fault is None or isinstance(fault, Failure)
         return None if fault is None else fault.mistake
 
