@@ -72,9 +72,8 @@ def test_a_mistake_in_the_rule_of_transformers_would_be_seen(
 def test_generate_of_transformers_is_computed() -> None:
     """Catches draws that the audit does not make, or runs of milliseconds that are made in vain."""
     pytest.importorskip("transformers")
-    report = lossless(
-        huggingface.generate(), instances=[INSTANCES["zeros"]], examples=0, max_seconds=300
-    )
+    chosen = [INSTANCES[name] for name in ("rows differ", "zeros")]
+    report = lossless(huggingface.generate(), instances=chosen, examples=0, max_seconds=300)
     assert (report.verdict, report.method) == (NOT_LOSSLESS, "breakpoints")
     assert "u ≤ ratio" in [diagnosis.name for diagnosis in report.diagnoses]
     assert "but only at isolated values of a uniform" in str(report).splitlines()[0]
