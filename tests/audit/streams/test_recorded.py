@@ -189,13 +189,18 @@ NOT_IN_STEPS = {
     "uniform beyond the last edge": "returns a token outside the vocabulary",
     "padded tail of the vocabulary": "returns a token outside the vocabulary",
     "seeded in each step": "is one of loops: a step by itself is right",
+    "seeded before each draw": "as above",
     "cache fed twice": "as above",
     "caches of both models fed twice": "as above",
 }
 
 
-OTHER_SIZES = {bug.name for bug in (*SIZED, *CACHES, *TREES)} - {*ELSEWHERE, *SMALL}
-"""The same mistakes in other sizes and places, which need instances of their own."""
+OTHER_SIZES = {bug.name for bug in (*SIZED, *CACHES, *TREES)} - {*ELSEWHERE, *SMALL} | {
+    "one uniform for all draws of a verifier", "weights of a block not capped",
+    "ratios of a block capped one by one", "prefixes tested by the row before",
+    "prefixes tested by the residual mass", "last draft of a block dropped",
+}  # fmt: skip
+"""The same mistakes in other sizes and places, and others that need instances of their own."""
 
 
 def tiny(gamma: int, k: int = 1) -> Instance:
