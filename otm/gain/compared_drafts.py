@@ -85,10 +85,12 @@ def choose_drafts(
     widths = _listed(of_levels)
     if not widths:
         raise InvalidInputError("these recordings have no drafts; record with a larger depth")
+    # Trees that were recorded have few nodes, even if their widest levels have many paths.
     recorded = tuple(widths) if max(widths[1:], default=1) > 1 else widths[0]
-    chosen = _as_numbers(
-        [recorded] if ks is None else ks, [len(widths)] if gammas is None else gammas
+    some_ks, some_gammas = _as_numbers(
+        [1] if ks is None else ks, [len(widths)] if gammas is None else gammas
     )
+    chosen = [recorded] if ks is None else some_ks, some_gammas
     _check_recorded(*chosen, widths)
     return chosen
 

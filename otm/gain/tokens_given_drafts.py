@@ -94,9 +94,9 @@ def tokens_by_walk(root: DraftNode, target_probs: TargetProbs, depth: int) -> Pr
 
     Entry γ is the mean for paths cut to γ drafts. This mean averages over the random numbers and
     over possible drafts below the walk: a node on the walk is accepted with probability `share`.
-    For one chain, walk and keep is the same rule as traversal.
+    For one sampled chain, walk and keep is the same rule as traversal.
     """
-    if all(len(node.children) < 2 for node in root.nodes()):
+    if all(len(node.children) < 2 and node.draft_kind != "Top" for node in root.nodes()):
         return tokens_by_traversal(root, target_probs, depth)
     reached = zeros(depth + 1, target_probs(root.path).probabilities)
 

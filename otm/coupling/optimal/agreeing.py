@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import (
-    Number,
     Probs,
     as_fractions,
     is_exact,
@@ -20,13 +19,14 @@ from otm._core.arithmetic import (
     zeros,
 )
 from otm._core.probs.sampling import chunks
-from otm._core.probs.sparse import SparseProbs, Tokens, of_one_kind, places_of
+from otm._core.probs.sparse import SparseProbs, of_one_kind
 from otm._core.quadrature import quadrature
 from otm._core.ratios.bins import in_bins
 from otm._core.ratios.keys import LEAST, MOST, ratio_of
 from otm._core.ratios.order import places_along
 from otm.coupling.optimal.slots import winning_probabilities
 from otm.coupling.optimal.swaps import Slots, Swaps, match_swaps
+from otm.coupling.optimal.winner import WinnerRule
 from otm.kernels.optimal.numpy import slopes_between
 
 POINTS = 2**12
@@ -36,7 +36,7 @@ SHARED = 42
 """Number of low bits of a ratio that the slot ignores if there are many tokens."""
 
 
-class AgreeingDrafts:
+class AgreeingDrafts(WinnerRule):
     """Rule that selects a winner among M i.i.d. drafts, where Pr(M = m) = `numbers[m]`.
 
     The winner has the hull distribution: it maximises Σ min(s q, v) for every s at once, among all
@@ -46,27 +46,18 @@ class AgreeingDrafts:
     there are more than 8,192 tokens, tokens with nearly equal ratios share a slot, which reduces
     the acceptance by a fraction of at most 2^−11.
 
-    Attributes
-    ----------
-    tokens : int array [n]
-        The tokens with p > 0, ascending; methods use positions in this array.
-    winner_probs : array [n]
-        Probability v that each token wins, computed from the stored swaps; the sum over all tokens
-        is the probability of at least one draft.
+    `tokens` are the tokens with p > 0, and `winner_probs` is computed from the stored swaps.
     """
 
     # `OptimalPlan` is not this rule with a fixed M.  Its winner has another distribution, with a
     # cap and a floor instead of the hull.  Its bins in exact units and its moves on a grid, which
     # Theorems 5.7 and 5.8 need, are too slow to build at every node of a walk.
     def __init__(self, draft: SparseProbs, target: SparseProbs, numbers: Probs) -> None:
-        draft, self._target = of_one_kind(draft, target)
-        self.tokens, self._draft = draft.tokens, draft.probabilities
+        draft, target = of_one_kind(draft, target)
+        super().__init__(draft.tokens, target)
+        self._draft = draft.probabilities
         exact = is_exact(self._draft)
         self.numbers = as_fractions(numbers) if exact else numbers.astype(np.float64)
-        self._common, self._shared = places_of(self._target.tokens, draft.tokens)
-        self._of_target = np.where(
-            self._shared, self._target.probabilities[self._common], 0 * self._draft
-        )
         self._slot, size = slots_by_ratio(ratio_of(self._draft, self._of_target))
         self._mass = scatter_sum(self._slot, self._draft, size)
         below = running_sum(self._mass, from_zero=True)
@@ -98,19 +89,6 @@ class AgreeingDrafts:
         gain = moved * (slope[high] - slope[low])
         wins = wins + scatter_sum(low, gain, wins.size) - scatter_sum(high, gain, wins.size)
         return Swaps(low, high, moved), np.maximum(wins, 0 * wins)
-
-    def accepted_share(self, place: int, weight: Number) -> Number:
-        """Return the acceptance probability min(1, s q/v) of a winner, for s = `weight`."""
-        mass, wins = weight * self._of_target.item(place), self.winner_probs.item(place)
-        # The win probability can underflow to 0.
-        return mass / wins if mass < wins else 1 + 0 * weight if mass > 0 else 0 * weight
-
-    def residual_mass(self, weight: Number) -> tuple[Tokens, Probs]:
-        """Return the tokens of the target, and their residual mass s q − min(s q, v): [m] each."""
-        mass = weight * self._target.probabilities
-        common = self._common[self._shared]
-        mass[common] = np.maximum(mass[common] - self.winner_probs[self._shared], 0 * mass[common])
-        return self._target.tokens, mass
 
     def slot_distribution(self, place: int) -> tuple[Slots, Probs]:
         """Return the possible slots of a drafted token (its own last), and their probabilities."""

@@ -15,12 +15,17 @@ import numpy as np
 
 from otm._core.arithmetic import Number, Probs, zeros
 from otm._core.probs.sampling import locate
-from otm._core.probs.sparse import Tokens
+from otm._core.probs.sparse import SparseProbs, Tokens
 from otm.coupling.optimal.agreeing import AgreeingDrafts
+from otm.coupling.optimal.certain import CertainDrafts
+from otm.coupling.optimal.winner import WinnerRule
 from otm.decoding.draft_tree import DraftNode, Randomness, shared_draft_probs
 from otm.decoding.reading import Path
 from otm.decoding.verifiers.base import TargetProbs
-from otm.errors import ProblemTooLargeError
+from otm.errors import InvalidDraftsError, ProblemTooLargeError
+
+CERTAIN = ("Top", "Greedy")
+"""Kinds of draft sampling in which the first children of a node are certain."""
 
 MOST_DRAFTS = 2**8
 """Maximum number K of drafts of a node; counting agreeing drafts takes O(K²) time."""
@@ -79,17 +84,20 @@ class Walk:
 
     @property
     def _places(self) -> list[int]:
-        """Indices of the drafts among the tokens of positive draft probability."""
+        """Indices of the drafts among the tokens that can be drafted."""
         tokens = [child.token for child in self.drafts]
         places: list[int] = np.searchsorted(self._winner.tokens, tokens).tolist()
         return places
 
     @cached_property
-    def _winner(self) -> AgreeingDrafts:
-        """Selection rule for the winning draft; the number of agreeing drafts is random."""
-        draft, target = shared_draft_probs(self._nodes), self._target_probs(self.path)
-        numbers = _drafts_of(self._counts(), len(self._nodes[0].children))
-        return AgreeingDrafts(draft, target, numbers)
+    def _winner(self) -> WinnerRule:
+        """Selection rule for the winning draft; the number of agreeing drafts may be random."""
+        node, counts = self._nodes[0], self._counts()
+        target = self._target_probs(self.path)
+        if node.draft_kind in CERTAIN:
+            return CertainDrafts(*_certain_and_drawn(node, counts), target)
+        draft = shared_draft_probs(self._nodes)
+        return AgreeingDrafts(draft, target, _drafts_of(counts, len(node.children)))
 
     @cached_property
     def _residual(self) -> tuple[Tokens, Probs]:
@@ -129,13 +137,17 @@ def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: R
     the kept node is drawn ∝ S(y) t(z) − S(yz).
 
     On a single chain, walk and keep is block verification; if every path has length 1, it is an
-    optimal plan of OTM-k.  The mean number of accepted drafts is Σ S(y) (Theorem 14.2 of
-    docs/theory/walk-and-keep.md).  The verifier is lossless (Theorem 14.1).
+    optimal plan of OTM-k; if all drafts are certain, it accepts as often as `verify_target_only`.
+    The mean number of accepted drafts is Σ S(y) (Theorem 14.2 of docs/theory/walk-and-keep.md).
+    The verifier is lossless (Theorems 14.1 and 23.5), also if the number of certain children and
+    the decision to draw another depend on anything that was known before this draw.
 
     Parameters
     ----------
     root : DraftNode
-        K chains, a prefix tree, or any other draft tree in which the children of a node are i.i.d.
+        A draft tree in which the children of a node are independent (kind "IID"), such as K chains
+        or a prefix tree; certain (kind "Top"); or certain except for the last, which is drawn (kind
+        "Greedy").
     target_probs : callable
         Function from a draft path to the target's distribution after it; called only along the
         walk.
@@ -150,14 +162,14 @@ def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: R
     Raises
     ------
     InvalidDraftsError
-        If a node with children has no `draft_probs`, a child has probability zero, or nodes with
-        the same path have different distributions.
+        If drawn children have no `draft_probs` or probability zero, drafts are of another kind,
+        certain drafts repeat a token, or nodes with the same path have different distributions.
     ProblemTooLargeError
         If more than 256 drafts of a node can agree with the path.
 
     References
     ----------
-    A method of this project; docs/theory/walk-and-keep.md has the proofs.
+    A method of this project; docs/theory/walk-and-keep.md and certain-and-drawn.md have the proofs.
 
     Examples
     --------
@@ -178,6 +190,20 @@ def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: R
     while walked and not uniforms(1)[0] < node.keep_probability:
         node = walked.pop()
     return (*node.path, node.token_after(uniforms))
+
+
+def _certain_and_drawn(node: DraftNode, counts: Probs) -> tuple[Tokens, SparseProbs | None]:
+    """Return the certain drafts of a node, and the distribution of its drawn draft, if any."""
+    tokens = np.array([child.token for child in node.children])
+    if counts.size > 2 or np.unique(tokens).size < tokens.size:
+        raise InvalidDraftsError(
+            f"the {node.draft_kind} drafts {tokens.tolist()} after {node.path} repeat a token, or "
+            "follow several independent drafts; certain drafts must be different tokens, after "
+            "certain drafts or one drawn draft"
+        )
+    if node.draft_kind == "Top":
+        return tokens, None
+    return tokens[:-1], node.checked_draft_probs("Greedy")
 
 
 def _drafts_of(counts: Probs, children: int) -> Probs:

@@ -1,0 +1,96 @@
+"""The winner among certain drafts, such as the most probable tokens, and at most one drawn draft."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from otm._core.arithmetic import Probs
+from otm._core.probs.sampling import locate
+from otm._core.probs.sparse import SparseProbs, Tokens, of_one_kind, places_of
+from otm.coupling.optimal.winner import WinnerRule
+
+
+class CertainDrafts(WinnerRule):
+    """Rule that selects a winner among certain drafts A and at most one draft drawn outside A.
+
+    Let q be the target's distribution and p' the distribution of the drawn draft.  The winner has
+    the distribution v = c q on A and v = min(p', c q) elsewhere, with c such that the sum is one.
+    It maximises Σ min(s q, v) for every s at once, among all possible distributions of a winner
+    (Theorem 23.3 of docs/theory/certain-and-drawn.md).  The drawn draft x wins with probability
+    v(x)/p'(x).  Otherwise a certain draft wins, with a probability proportional to q.
+
+    Parameters
+    ----------
+    certain : int array [a]
+        The certain drafts: different tokens, in any order.
+    draft : SparseProbs or None
+        The distribution p, from which one token outside A was drawn; None if none was drawn.
+    target : SparseProbs
+        The target's distribution q.
+    """
+
+    def __init__(self, certain: Tokens, draft: SparseProbs | None, target: SparseProbs) -> None:
+        tokens = np.sort(certain)
+        if draft is not None:
+            draft, target = of_one_kind(draft, target)
+            tokens = np.union1d(tokens, draft.tokens)
+        super().__init__(tokens, target)
+        self._is_certain = np.zeros(tokens.size, dtype=np.bool_)
+        self._is_certain[places_of(tokens, certain)[0]] = True
+        self._drawn, self._has_drawn = 0 * self._of_target, draft is not None
+        if draft is not None:
+            self._drawn[places_of(tokens, draft.tokens)[0]] = draft.probabilities
+            self._drawn[self._is_certain] *= 0
+            self._drawn = self._drawn / self._drawn.sum()
+        self.winner_probs = self._winner_law()
+
+    def _winner_law(self) -> Probs:
+        """Return the distribution v of the winner."""
+        drawn, target, of_certain = self._drawn, self._of_target, self._of_target.copy()
+        of_certain[~self._is_certain] *= 0
+        total = of_certain.sum()
+        if not total > 0:
+            # The target excludes all certain drafts.
+            return drawn if self._has_drawn else np.eye(1, drawn.size, dtype=int)[0] + drawn
+        of_others = target - of_certain
+        capped = drawn > of_others
+        # Newton's method from below: as the cap c rises, fewer tokens have c q < p'.
+        while True:
+            cap = drawn[capped].sum() / (total + of_others[capped].sum())
+            fewer = capped & (drawn > cap * of_others)
+            if (fewer == capped).all():
+                break
+            capped = fewer
+        wins = np.where(capped, cap * of_others, drawn)
+        # The certain drafts win whatever is left, so that rounding cannot make the law untrue.
+        left = 1 - wins.sum()
+        return np.asarray(wins + max(left, 0 * left) * (of_certain / total))
+
+    def winner(self, places: Sequence[int], uniforms: Probs) -> int:
+        """Return the index of the winning draft; the drawn draft comes last."""
+        last = len(places) - 1
+        if self._has_drawn:
+            drawn = places[last]
+            wins = uniforms[0] * self._drawn.item(drawn) < self.winner_probs.item(drawn)
+            if wins or last == 0:
+                return last
+            places = places[:last]
+        weights = self.winner_probs[places]
+        return locate(np.arange(len(places)), weights, uniforms[-1]) if weights.any() else 0
+
+    def winning(self, places: Sequence[int]) -> Probs:
+        """Return the probability that each draft wins: `[m] → [m]`; the drawn draft comes last."""
+        wins = self.winner_probs[places]
+        if self._has_drawn:
+            wins[-1] = wins[-1] / self._drawn[places[-1]]
+            of_certain = wins[:-1].sum()
+            left = 1 - wins[-1]
+            wins[:-1] = wins[:-1] * (left / of_certain if of_certain > 0 else 0 * left)
+        return wins
+
+    def agreeing(self, place: int) -> Probs:  # noqa: ARG002 - drafts are different tokens
+        """Return the distribution of the number of drafts that equal the winner, which is 1."""
+        zero = 0 * self.winner_probs[:1]
+        return np.append(zero, zero + 1)

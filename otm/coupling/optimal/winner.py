@@ -1,0 +1,60 @@
+"""A selection rule of walk and keep: the law of the winning draft, and what it leaves to the node.
+
+Walk and keep (docs/theory/walk-and-keep.md) needs three things at a node: a draft that wins, the
+probability that each token wins, and the number of drafts that equal the winner.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from otm._core.arithmetic import Number, Probs
+from otm._core.probs.sparse import SparseProbs, Tokens, places_of
+
+
+class WinnerRule(ABC):
+    """Rule that lets one of the drafts of a node win, with a known law of the winner.
+
+    Attributes
+    ----------
+    tokens : int array [n]
+        The tokens that can be drafted, ascending; methods use positions in this array.
+    winner_probs : array [n]
+        Probability v that each token wins; the sum is the probability of at least one draft.
+    """
+
+    winner_probs: Probs
+
+    def __init__(self, tokens: Tokens, target: SparseProbs) -> None:
+        self.tokens, self._target = tokens, target
+        self._common, self._shared = places_of(target.tokens, tokens)
+        probs = target.probabilities[self._common]
+        self._of_target = np.where(self._shared, probs, 0 * probs)
+
+    @abstractmethod
+    def winner(self, places: Sequence[int], uniforms: Probs) -> int:
+        """Return the index of the winning draft, from one uniform for each draft."""
+
+    @abstractmethod
+    def winning(self, places: Sequence[int]) -> Probs:
+        """Return the probability that each draft wins: `[m] → [m]`."""
+
+    @abstractmethod
+    def agreeing(self, place: int) -> Probs:
+        """Return the distribution of the number c of drafts that equal a winning token: [k + 1]."""
+
+    def accepted_share(self, place: int, weight: Number) -> Number:
+        """Return the acceptance probability min(1, s q/v) of a winner, for s = `weight`."""
+        mass, wins = weight * self._of_target.item(place), self.winner_probs.item(place)
+        # The win probability can underflow to 0.
+        return mass / wins if mass < wins else 1 + 0 * weight if mass > 0 else 0 * weight
+
+    def residual_mass(self, weight: Number) -> tuple[Tokens, Probs]:
+        """Return the tokens of the target, and their residual mass s q − min(s q, v): [m] each."""
+        mass = weight * self._target.probabilities
+        common = self._common[self._shared]
+        mass[common] = np.maximum(mass[common] - self.winner_probs[self._shared], 0 * mass[common])
+        return self._target.tokens, mass
