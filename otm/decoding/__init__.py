@@ -3,9 +3,9 @@
 - `autoregressive`, `speculative` and `spectr` decode prompts, all three with the loop `stream`.
   `beam_search` and `speculative_beam_search` search for probable continuations.
 - Drafters of chains and prefix trees: `ModelDrafter`, `AcceleratedDrafter`,
-  `NonAutoregressiveDrafter` and `PromptLookup`.  Drafters of other trees: `BestFirstDrafter`,
-  `StaticTreeDrafter` and `DynamicTreeDrafter`.  `StringDrafter` drafts for a target with another
-  vocabulary.
+  `NonAutoregressiveDrafter` and `PromptLookup`.  Drafters of other trees: `DrawnTreeDrafter`,
+  `BestFirstDrafter`, `StaticTreeDrafter` and `DynamicTreeDrafter`.  `StringDrafter` drafts for a
+  target with another vocabulary.
 - Lossless verifiers: `verify_chain`, `verify_traversal`, `verify_walk_and_keep`,
   `verify_target_only`, `spectr_verifier`, and `GreedyBlockVerifier`, which keeps a state.  Lossy
   verifiers: `entropy_window_verifier` and `verify_hierarchical`.
@@ -21,6 +21,7 @@ from otm.decoding.device.rounds import DeviceVerifier
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.accelerated import AcceleratedDrafter
 from otm.decoding.drafters.base import Branching, Drafter
+from otm.decoding.drafters.drawn_trees import DrawnTreeDrafter
 from otm.decoding.drafters.dynamic_trees import DynamicTreeDrafter
 from otm.decoding.drafters.heads import NonAutoregressiveDrafter, skip_gram_heads
 from otm.decoding.drafters.model import ModelDrafter
@@ -55,6 +56,7 @@ __all__ = [
     "DeviceVerifier",
     "DraftNode",
     "Drafter",
+    "DrawnTreeDrafter",
     "DynamicTreeDrafter",
     "GammaPolicy",
     "Generation",

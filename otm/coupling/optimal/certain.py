@@ -1,4 +1,4 @@
-"""The winner among certain drafts, such as the most probable tokens, and at most one drawn draft."""
+"""The winner among certain drafts, such as the most probable tokens, and one drawn draft."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class CertainDrafts(WinnerRule):
             wins[:-1] = wins[:-1] * (left / of_certain if of_certain > 0 else 0 * left)
         return wins
 
-    def agreeing(self, place: int) -> Probs:  # noqa: ARG002 - drafts are different tokens
+    def agreeing(self, place: int) -> Probs:
         """Return the distribution of the number of drafts that equal the winner, which is 1."""
         zero = 0 * self.winner_probs[:1]
         return np.append(zero, zero + 1)

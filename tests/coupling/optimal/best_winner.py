@@ -30,7 +30,7 @@ def check(law: Law, inside: Law, target: Law, weights: Sequence[Fraction]) -> No
 
 
 def best_winner(inside: Law, target: Law) -> Law:
-    """The law of Theorem 23.1, by its chain of sets from the largest down."""
+    """Return the law of Theorem 23.1, by its chain of sets from the largest down."""
     n = len(target)
     excluded = sum(1 << i for i in range(n) if not target[i])
     law, here = [F(0)] * n, 2**n - 1
@@ -103,7 +103,7 @@ def _order(draft: Law, target: Law, certain: Sequence[int] = ()) -> list[int]:
 
 
 def hull_of_prefixes(inside: Law, draft: Law, target: Law) -> Law:
-    """The law with the slopes of the hull of (Σ target, inside) over prefixes."""
+    """Return the law with the slopes of the hull of (Σ target, inside) over prefixes."""
     order, law = _order(draft, target), [F(0)] * len(draft)
     points = [(F(0), inside[0])]
     prefix, empty = 0, 0
@@ -121,7 +121,7 @@ def hull_of_prefixes(inside: Law, draft: Law, target: Law) -> Law:
 
 
 def slots_and_swaps(certain: Sequence[int], draft: Law, target: Law, m: int) -> Law:
-    """The law of the winner by the construction of Theorem 23.4, from the realised moves."""
+    """Return the winner's law by the construction of Theorem 23.4, from the realised moves."""
     order = _order(draft, target, certain)
     whole, of_certain = sum(draft[i] for i in order), sum(target[i] for i in certain)
     p = [draft[i] / whole for i in order]
@@ -142,15 +142,16 @@ def slots_and_swaps(certain: Sequence[int], draft: Law, target: Law, m: int) -> 
         poor += [(j, lacking[j]) for j in slots if lacking[j] > 0]
         rich = [[j, -lacking[j]] for j in slots if lacking[j] < 0]
         for low, amount in poor:
-            while amount > 0:
+            wanted = amount
+            while wanted > 0:
                 high, left = rich[0]
-                part = min(amount, left)
+                part = min(wanted, left)
                 if low is None:
                     given[high] += part
                 else:
                     assert low < high
                     swaps.append((low, high, part))
-                amount, rich[0][1] = amount - part, left - part
+                wanted, rich[0][1] = wanted - part, left - part
                 if not rich[0][1]:
                     rich.pop(0)
         assert not rich
@@ -161,7 +162,8 @@ def slots_and_swaps(certain: Sequence[int], draft: Law, target: Law, m: int) -> 
         for j in (low, high):
             moved[j] += swapped
             # A draft moves with a probability of at most one.
-            assert 0 <= swapped and moved[j] <= p[j]
+            assert swapped >= 0
+            assert moved[j] <= p[j]
         realised[low] += part
         realised[high] -= part
     law = [F(0)] * len(draft)

@@ -32,7 +32,7 @@ def sparse(law: Law) -> SparseProbs:
 
 
 def dense(rule: AgreeingDrafts | CertainDrafts, n: int) -> Law:
-    """The rule's law of the winner, for all tokens."""
+    """Return the rule's law of the winner, for all tokens."""
     law = [F(0)] * n
     for token, probability in zip(rule.tokens.tolist(), rule.winner_probs, strict=True):
         law[token] = F(probability)
@@ -110,13 +110,15 @@ def test_the_coins_give_the_law(has_drawn: bool) -> None:
         others = [x for x, d in enumerate(draft) if d > 0 and x not in certain]
         if has_drawn and not others:
             continue
-        rule = CertainDrafts(np.array(certain), sparse(draft) if has_drawn else None, sparse(target))
+        rule = CertainDrafts(
+            np.array(certain), sparse(draft) if has_drawn else None, sparse(target)
+        )
         whole, realised = sum(draft[x] for x in others), [F(0)] * len(target)
         for x in others if has_drawn else [None]:
             drafts = [*certain, *([] if x is None else [x])]
             places = np.searchsorted(rule.tokens, drafts).tolist()
             coins = output_distribution_of(
-                lambda source, places=places: (rule.winner(places, source(len(places))),)
+                lambda source, rule=rule, places=places: (rule.winner(places, source(len(places))),)
             )
             wins = rule.winning(places)
             assert [coins.get((i,), 0) for i in range(len(drafts))] == wins.tolist()
@@ -127,7 +129,8 @@ def test_the_coins_give_the_law(has_drawn: bool) -> None:
 
 def _accepted(rule: CertainDrafts, target: SparseProbs) -> float:
     wins = dict(zip(rule.tokens.tolist(), rule.winner_probs.tolist(), strict=True))
-    return sum(min(q, wins.get(x, 0)) for x, q in zip(target.tokens.tolist(), target.probabilities))
+    law = zip(target.tokens.tolist(), target.probabilities.tolist(), strict=True)
+    return float(sum(min(q, wins.get(x, 0)) for x, q in law))
 
 
 def test_floats_agree_with_fractions() -> None:
@@ -144,9 +147,7 @@ def test_floats_agree_with_fractions() -> None:
         ]
         best = CertainDrafts(certain, *exact)
         assert rule.winner_probs.sum() == pytest.approx(1, abs=1e-13)
-        assert _accepted(rule, target) == pytest.approx(
-            float(_accepted(best, exact[1])), rel=1e-12
-        )
+        assert _accepted(rule, target) == pytest.approx(float(_accepted(best, exact[1])), rel=1e-12)
         assert (rule.winner_probs <= rule._drawn * (1 + 1e-12))[~rule._is_certain].all()
 
 

@@ -1,4 +1,4 @@
-"""Walk and keep on trees of certain children and drawn ones: exact laws, and slips that break them."""
+"""Walk and keep on trees of certain and drawn children: exact laws, and slips that break them."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ class Planned(ReadingDrafter):
 
 
 def by_values_elsewhere(path: Path, law: SparseProbs, known: Known) -> tuple[int, bool]:
-    """What the first of two nodes drew decides what the second is given."""
+    """Decide for the second of two nodes by what the first drew."""
     earlier = [tokens for other, tokens in known.items() if len(other) == len(path)]
     return (1, True) if not earlier or earlier[-1][-1:] == [0] else (2, False)
 
 
 def by_the_own_branch(path: Path, law: SparseProbs, known: Known) -> tuple[int, bool]:
-    """A node above a drawn token decides for the nodes below it."""
+    """Decide for a node by whether its token was drawn."""
     return (1, True) if not path else (0, True) if path[-1] == known[()][-1] else (1, False)
 
 
@@ -98,9 +98,7 @@ SHAPES: dict[str, Plan] = {
 }
 
 
-def is_lossless(
-    target: TableModel, drafter: Drafter, gamma: int, end: int | None = None
-) -> bool:
+def is_lossless(target: TableModel, drafter: Drafter, gamma: int, end: int | None = None) -> bool:
     law = one_step(target, drafter, verify_walk_and_keep, gamma, end)
     found = continued_distribution(law, target, PROMPT, gamma + 1, end)
     return found == sequence_distribution(target, PROMPT, gamma + 1, end)
