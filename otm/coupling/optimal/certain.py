@@ -64,7 +64,7 @@ class CertainDrafts(WinnerRule):
                 break
             capped = fewer
         wins = np.where(capped, cap * of_others, drawn)
-        # The certain drafts win whatever is left, so that rounding cannot make the law untrue.
+        # The certain drafts win the rest, so rounding cannot make the distribution untrue.
         left = 1 - wins.sum()
         return np.asarray(wins + max(left, 0 * left) * (of_certain / total))
 

@@ -1,4 +1,4 @@
-"""A selection rule of walk and keep: the law of the winning draft, and what it leaves to the node.
+"""A selection rule of walk and keep: the distribution of the winning draft, and what it leaves to the node.
 
 Walk and keep (docs/theory/walk-and-keep.md) needs three things at a node: a draft that wins, the
 probability that each token wins, and the number of drafts that equal the winner.
@@ -16,7 +16,7 @@ from otm._core.probs.sparse import SparseProbs, Tokens, places_of
 
 
 class WinnerRule(ABC):
-    """Rule that lets one of the drafts of a node win, with a known law of the winner.
+    """Rule that lets one of the drafts of a node win, with a known distribution of the winner.
 
     Attributes
     ----------

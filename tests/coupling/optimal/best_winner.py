@@ -1,4 +1,4 @@
-"""The best law of a winner over all sets of tokens, in plain fractions (docs/theory, page 23).
+"""The best distribution of a winner over all sets of tokens, in plain fractions (docs/theory, page 23).
 
 A set of tokens is a number whose bits are the tokens; `inside[h]` is the probability that all
 children of a node are in the set h.
@@ -19,7 +19,7 @@ def mass(law: Sequence[Fraction], h: int) -> Fraction:
 
 
 def check(law: Law, inside: Law, target: Law, weights: Sequence[Fraction]) -> None:
-    """Assert that a winner can have the law, and that it accepts what the least cut allows."""
+    """Assert that a winner can have the distribution, and that it accepts what the least cut allows."""
     sets = range(len(inside))
     assert sum(law) == 1 - inside[0]
     for h in sets:
@@ -30,7 +30,7 @@ def check(law: Law, inside: Law, target: Law, weights: Sequence[Fraction]) -> No
 
 
 def best_winner(inside: Law, target: Law) -> Law:
-    """Return the law of Theorem 23.1, by its chain of sets from the largest down."""
+    """Return the distribution of Theorem 23.1, by its chain of sets from the largest down."""
     n = len(target)
     excluded = sum(1 << i for i in range(n) if not target[i])
     law, here = [F(0)] * n, 2**n - 1
@@ -103,7 +103,7 @@ def _order(draft: Law, target: Law, certain: Sequence[int] = ()) -> list[int]:
 
 
 def hull_of_prefixes(inside: Law, draft: Law, target: Law) -> Law:
-    """Return the law with the slopes of the hull of (Σ target, inside) over prefixes."""
+    """Return the distribution with the slopes of the hull of (Σ target, inside) over prefixes."""
     order, law = _order(draft, target), [F(0)] * len(draft)
     points = [(F(0), inside[0])]
     prefix, empty = 0, 0
@@ -121,7 +121,7 @@ def hull_of_prefixes(inside: Law, draft: Law, target: Law) -> Law:
 
 
 def slots_and_swaps(certain: Sequence[int], draft: Law, target: Law, m: int) -> Law:
-    """Return the winner's law by the construction of Theorem 23.4, from the realised moves."""
+    """Return the winner's distribution by the construction of Theorem 23.4, from the realised moves."""
     order = _order(draft, target, certain)
     whole, of_certain = sum(draft[i] for i in order), sum(target[i] for i in certain)
     p = [draft[i] / whole for i in order]

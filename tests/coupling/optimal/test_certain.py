@@ -1,4 +1,4 @@
-"""The winner among certain drafts and one drawn draft, against the best law over all sets."""
+"""The winner among certain drafts and one drawn draft, against the best distribution over all sets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sparse(law: Law) -> SparseProbs:
 
 
 def dense(rule: AgreeingDrafts | CertainDrafts, n: int) -> Law:
-    """Return the rule's law of the winner, for all tokens."""
+    """Return the rule's distribution of the winner, for all tokens."""
     law = [F(0)] * n
     for token, probability in zip(rule.tokens.tolist(), rule.winner_probs, strict=True):
         law[token] = F(probability)
@@ -49,7 +49,7 @@ def random_cases(number: int, seed: int) -> Iterator[tuple[Law, Law, list[int]]]
 
 
 def test_the_reference_is_the_best_law_for_any_children() -> None:
-    """Theorem 23.1, on random laws of sets: no other test has children of such laws."""
+    """Theorem 23.1, on random distributions of sets: no other test has children of such distributions."""
     rng = np.random.default_rng(1)
     for _ in range(60):
         n = int(rng.integers(2, 5))
@@ -86,7 +86,7 @@ def test_independent_drafts_have_the_same_law(k: int) -> None:
 
 @pytest.mark.parametrize("draws", [1, 2, 3])
 def test_several_drawn_drafts_beside_certain_ones(draws: int) -> None:
-    """Theorem 23.4: slots and swaps with the certain drafts first attain the best law."""
+    """Theorem 23.4: slots and swaps with the certain drafts first attain the best distribution."""
     for target, draft, certain in random_cases(40, 20 + draws):
         inside = reference.certain_and_drawn(certain, draft, draws)
         if inside is not None and sum(target[i] for i in certain) > 0:
@@ -95,7 +95,7 @@ def test_several_drawn_drafts_beside_certain_ones(draws: int) -> None:
 
 
 def test_drafts_without_replacement_have_a_hull_of_prefixes() -> None:
-    """The second line of Theorem 23.2, against the best law for the same children."""
+    """The second line of Theorem 23.2, against the best distribution for the same children."""
     for target, draft, _ in random_cases(30, 30):
         for k in range(1, 1 + min(3, sum(d > 0 for d in draft))):
             inside = reference.without_replacement(draft, k)
@@ -105,7 +105,7 @@ def test_drafts_without_replacement_have_a_hull_of_prefixes() -> None:
 
 @pytest.mark.parametrize("has_drawn", [False, True])
 def test_the_coins_give_the_law(has_drawn: bool) -> None:
-    """`winner` for each uniform, `winning` for each set of drafts, and the law: all equal."""
+    """`winner` for each uniform, `winning` for each set of drafts, and the distribution: all equal."""
     for target, draft, certain in random_cases(60, 40 + has_drawn):
         others = [x for x, d in enumerate(draft) if d > 0 and x not in certain]
         if has_drawn and not others:
@@ -134,7 +134,7 @@ def _accepted(rule: CertainDrafts, target: SparseProbs) -> float:
 
 
 def test_floats_agree_with_fractions() -> None:
-    """Bug: a cap from rounded sums, which must cost acceptance and never the law."""
+    """Bug: a cap from rounded sums, which must cost acceptance and never the distribution."""
     rng = np.random.default_rng(50)
     for _ in range(20):
         weights = rng.gamma(0.05, size=(2, 300)) + 1e-300

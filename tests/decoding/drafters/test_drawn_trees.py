@@ -1,4 +1,4 @@
-"""Best-first trees with a drawn child a node: the budget, the order of decisions, the exact law."""
+"""Best-first trees with a drawn child a node: the budget, the order of decisions, the exact distribution."""
 
 from __future__ import annotations
 

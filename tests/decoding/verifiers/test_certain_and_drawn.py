@@ -1,4 +1,4 @@
-"""Walk and keep on trees of certain and drawn children: exact laws, and slips that break them."""
+"""Walk and keep on trees of certain and drawn children: exact distributions, and slips that break them."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ EXCLUDED = (
 
 
 class DrawnAlwaysWins(CertainDrafts):
-    """Where t(A) = 0 the drawn draft wins, but the law stays at c = 1."""
+    """Where t(A) = 0 the drawn draft wins, but the distribution stays at c = 1."""
 
     def _winner_law(self) -> Probs:
         law = super()._winner_law()
@@ -296,7 +296,7 @@ def test_certain_children_alone_are_target_only_sampling() -> None:
 
 
 def test_one_drawn_child_a_node_is_a_chain() -> None:
-    """A node that draws its only child has the law of i.i.d. drafts."""
+    """A node that draws its only child has the distribution of i.i.d. drafts."""
     target, draft = models(3, 4)
     laws = [
         one_step(target, drafter, verify_walk_and_keep, 2)
