@@ -1,4 +1,4 @@
-"""A selection rule of walk and keep: the distribution of the winning draft, and what it leaves to the node.
+"""Rules that choose the winning draft of a node, for walk and keep.
 
 Walk and keep (docs/theory/walk-and-keep.md) needs three things at a node: a draft that wins, the
 probability that each token wins, and the number of drafts that equal the winner.

@@ -1,4 +1,4 @@
-"""The best distribution of a winner over all sets of tokens, in plain fractions (docs/theory, page 23).
+"""The best distribution of a winner, in plain fractions (docs/theory/certain-and-drawn.md).
 
 A set of tokens is a number whose bits are the tokens; `inside[h]` is the probability that all
 children of a node are in the set h.
@@ -19,7 +19,7 @@ def mass(law: Sequence[Fraction], h: int) -> Fraction:
 
 
 def check(law: Law, inside: Law, target: Law, weights: Sequence[Fraction]) -> None:
-    """Assert that a winner can have the distribution, and that it accepts what the least cut allows."""
+    """Assert that a winner can have this distribution, and accepts what the least cut allows."""
     sets = range(len(inside))
     assert sum(law) == 1 - inside[0]
     for h in sets:
@@ -121,7 +121,7 @@ def hull_of_prefixes(inside: Law, draft: Law, target: Law) -> Law:
 
 
 def slots_and_swaps(certain: Sequence[int], draft: Law, target: Law, m: int) -> Law:
-    """Return the winner's distribution by the construction of Theorem 23.4, from the realised moves."""
+    """Return the distribution that the construction of Theorem 23.4 gives the winner."""
     order = _order(draft, target, certain)
     whole, of_certain = sum(draft[i] for i in order), sum(target[i] for i in certain)
     p = [draft[i] / whole for i in order]

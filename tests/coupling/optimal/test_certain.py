@@ -1,4 +1,4 @@
-"""The winner among certain drafts and one drawn draft, against the best distribution over all sets."""
+"""The winner among certain drafts and one drawn draft, against the cuts of all sets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def random_cases(number: int, seed: int) -> Iterator[tuple[Law, Law, list[int]]]
 
 
 def test_the_reference_is_the_best_law_for_any_children() -> None:
-    """Theorem 23.1, on random distributions of sets: no other test has children of such distributions."""
+    """Theorem 23.1, for children that any random distribution of sets gives."""
     rng = np.random.default_rng(1)
     for _ in range(60):
         n = int(rng.integers(2, 5))
@@ -105,7 +105,7 @@ def test_drafts_without_replacement_have_a_hull_of_prefixes() -> None:
 
 @pytest.mark.parametrize("has_drawn", [False, True])
 def test_the_coins_give_the_law(has_drawn: bool) -> None:
-    """`winner` for each uniform, `winning` for each set of drafts, and the distribution: all equal."""
+    """Equal: `winner` for each uniform, `winning` for each set of drafts, `winner_probs`."""
     for target, draft, certain in random_cases(60, 40 + has_drawn):
         others = [x for x, d in enumerate(draft) if d > 0 and x not in certain]
         if has_drawn and not others:

@@ -1,4 +1,4 @@
-"""Best-first trees with a drawn child a node: the budget, the order of decisions, the exact distribution."""
+"""Best-first trees with a drawn child a node: budget, order of decisions, distribution."""
 
 from __future__ import annotations
 

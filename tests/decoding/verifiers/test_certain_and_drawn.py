@@ -1,4 +1,4 @@
-"""Walk and keep on trees of certain and drawn children: exact distributions, and slips that break them."""
+"""Walk and keep on trees of certain and drawn children, exactly; and slips that break it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def by_the_own_branch(path: Path, law: SparseProbs, known: Known) -> tuple[int, 
     return (1, True) if not path else (0, True) if path[-1] == known[()][-1] else (1, False)
 
 
-def by_laws(path: Path, law: SparseProbs, known: Known) -> tuple[int, bool]:
+def by_probabilities(path: Path, law: SparseProbs, known: Known) -> tuple[int, bool]:
     return int((law.probabilities > F(1, 3)).sum()), bool(law.probabilities.min() > F(1, 5))
 
 
@@ -93,7 +93,7 @@ SHAPES: dict[str, Plan] = {
     "drawn below certain": lambda path, *_: (0 if path else 1, True),
     "by values elsewhere": by_values_elsewhere,
     "by the own branch": by_the_own_branch,
-    "by laws": by_laws,
+    "by probabilities": by_probabilities,
     "a cap on nodes": up_to_four,
 }
 
