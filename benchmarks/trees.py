@@ -25,6 +25,7 @@ from otm.coupled import decode_coupled
 from otm.decoding import (
     BestFirstDrafter,
     Drafter,
+    DrawnTreeDrafter,
     DynamicTreeDrafter,
     ModelDrafter,
     SamplingParameters,
@@ -45,7 +46,9 @@ from otm.models import LanguageModel, load
 RESULTS = Path(__file__).parent / "results" / "trees.json"
 NODES, DEPTH, PLACES = 32, 8, 8
 BEST = "best-first, target-only"
+DRAWN = "best-first with a drawn child a node, walk and keep"
 WITHOUT = "recursive rejection without replacement"
+PREFIX = (2, 2, *(1,) * 6)
 
 Contexts = Sequence[Sequence[tuple[int, ...]]]
 Way = tuple[str, Drafter, str, int]
@@ -69,11 +72,13 @@ def ways(
         for k in (4, 8)
         for rule in ("recursive rejection", "k-Seq", "optimal", "traversal", "walk and keep")
     ]
-    trees = {"prefix tree": (2, 2, *(1,) * 6), "branching delayed by two": (1, 1, 5, *(1,) * 5)}
+    trees = {"prefix tree": PREFIX, "branching delayed by two": (1, 1, 5, *(1,) * 5)}
     found += [
         (f"{name}, walk and keep", ModelDrafter(draft, branching, sampling), "walk and keep", DEPTH)
         for name, branching in trees.items()
     ]
+    drawn = DrawnTreeDrafter(draft, NODES, sampling=sampling)
+    found.append((DRAWN, drawn, "walk and keep", DEPTH))
     static = StaticTreeDrafter(draft, sampled, "WithoutReplacement", sampling)
     return [
         *found,
@@ -123,19 +128,43 @@ def measured(
     loop = spectr(target, draft, given, rule="optimal", sampling=sampling, **options)
     contexts = contexts_from(loop)
     held, asked = contexts[prompts:], contexts[:prompts]
-    values, nodes = {}, {}
-    for name, drafter, rule, depth in ways(target, draft, sampling, held):
-        recordings = record(target, drafter, asked, depth, sampling=sampling, seed=0)
-        found = block_efficiency(recordings, [rule])
-        (of_all,) = found.values.values()
-        values[Setup(name, NODES, DEPTH)] = of_all
-        drafted = [sum(1 for _ in each.tree.nodes()) - 1 for each in recordings]
-        nodes[name] = max(drafted)
+    chosen = ways(target, draft, sampling, held)
+    values, nodes, of_prompts = tokens_of(target, chosen, asked, sampling)
     for k in (1, 4):
         name = f"{k} chains, coupled" if k > 1 else f"one chain of {DEPTH}, coupled"
         values[Setup(name, NODES, DEPTH)] = coupled_tokens(target, draft, k, sampling, asked)
         nodes[name] = k * DEPTH
-    means = PairedMeans("tokens of a step", values, found.prompts)
+    return compared(PairedMeans("tokens of a step", values, of_prompts), nodes, f"T {temperature}")
+
+
+def tokens_of(
+    target: LanguageModel,
+    ways: Sequence[Way],
+    asked: Contexts,
+    sampling: SamplingParameters,
+) -> tuple[dict[Setup, Any], dict[str, int], Any]:
+    """Return the tokens of a step of each way at each context, its most nodes, and the prompts.
+
+    One prompt at a time keeps few distributions in memory.
+    """
+    values: dict[Setup, Any] = {}
+    nodes: dict[str, int] = {}
+    prompts = np.repeat(np.arange(len(asked)), [len(group) for group in asked])
+    for name, drafter, rule, depth in ways:
+        of_way = []
+        for seed, group in enumerate(filter(None, asked)):
+            options: Any = {"sampling": sampling, "seed": seed}
+            recordings = record(target, drafter, [group], depth, **options)
+            (tokens,) = block_efficiency(recordings, [rule]).values.values()
+            of_way.append(tokens)
+            drafted = [sum(1 for _ in each.tree.nodes()) - 1 for each in recordings]
+            nodes[name] = max(nodes.get(name, 0), *drafted)
+        values[Setup(name, NODES, DEPTH)] = np.concatenate(of_way)
+    return values, nodes, prompts
+
+
+def compared(means: PairedMeans, nodes: dict[str, int], setting: str) -> list[dict[str, Any]]:
+    """Return the mean of each way, and its paired difference to best-first trees."""
     rows = []
     for setup in means:
         less = means.difference(setup, Setup(BEST, NODES, DEPTH))
@@ -147,7 +176,7 @@ def measured(
                 "less_best_first": less._asdict(),
             }
         )
-        print(f"T {temperature}, {setup.rule}: {means[setup]}; minus best-first {less}", flush=True)
+        print(f"{setting}, {setup.rule}: {means[setup]}; minus best-first {less}", flush=True)
     return rows
 
 

@@ -86,6 +86,15 @@ def pairs(size: Size, *, name: str) -> dict[str, Any]:
     return pairs(load_real(name, torch.float32), texts=size.tokens)
 
 
+def trees(size: Size, *, name: str) -> dict[str, Any]:
+    import torch
+
+    from benchmarks.real.models import load_real
+    from benchmarks.real.trees import trees
+
+    return trees(load_real(name, torch.float32), *size)
+
+
 STAGES = {
     "efficiency-smollm2": Stage(
         "tokens a step of SmolLM2 by rule", partial(efficiency, name="SmolLM2"), Size(10, 32)
@@ -133,6 +142,12 @@ STAGES = {
         "sampled texts of SmolLM2 against their exact distribution",
         partial(pairs, name="SmolLM2"),
         Size(1, 2_000),
+        is_usual=False,
+    ),
+    "trees-smollm2": Stage(
+        "tokens a step of SmolLM2 by trees of 32 drafts",
+        partial(trees, name="SmolLM2"),
+        Size(5, 32),
         is_usual=False,
     ),
 }
