@@ -15,6 +15,7 @@ from otm.decoding import (
     AcceleratedDrafter,
     BestFirstDrafter,
     Drafter,
+    DrawnTreeDrafter,
     DynamicTreeDrafter,
     ModelDrafter,
     NonAutoregressiveDrafter,
@@ -64,7 +65,8 @@ DRAFTERS: list[tuple[Any, list[Any]]] = [
     (AcceleratedDrafter(HuggingFaceModel(DRAFT), PromptLookup()), ["block", "k-Seq"]),
     (NonAutoregressiveDrafter(HEADS, V, 2), IID),
     (NonAutoregressiveDrafter(HEADS, V, nodes=5), ["target-only"]),
-    (BestFirstDrafter(GRAMS, 6), ["target-only"]),
+    (BestFirstDrafter(GRAMS, 6), ["target-only", "walk and keep"]),
+    (DrawnTreeDrafter(GRAMS, 6), ["walk and keep"]),
     (StaticTreeDrafter(GRAMS, SHAPE), ["target-only"]),
     (DynamicTreeDrafter(GRAMS, 6), ["recursive rejection without replacement"]),
 ]
@@ -169,7 +171,8 @@ def test_two_tokens_have_the_law_of_the_target(rule: str) -> None:
 
 def test_a_model_drafts_as_the_call_samples() -> None:
     """Bug: a model without transformers that draws at temperature 1 for a greedy call."""
-    for options in ({"k": (2, 2)}, {"nodes": 5, "rule": "target-only"}, {"rule": "block"}):
+    trees = [{"nodes": 5, "rule": rule} for rule in ("target-only", "walk and keep")]
+    for options in ({"k": (2, 2)}, *trees, {"rule": "block"}):
         decoding = AssistedDecoding(GRAMS, gamma=3, **options)  # type: ignore[arg-type]
         assert torch.equal(TARGET.generate(PROMPTS, custom_generate=decoding, **GREEDY), WITHOUT)
         assert decoding.generation is not None

@@ -44,12 +44,12 @@ otm.coupling: PLANS AcceptanceRule GreedyRule GridKSeq GridOptimal ImportanceSel
 otm.coupling.lossy: ArgmaxLenientPlan Cactus CascadePlan Distance EnsemblePlan LenientPlan
     RelaxedPlan SyntheticAcceptance TypicalAcceptance distance_to_target
 otm.decoding: AcceleratedDrafter Beams BestFirstDrafter Branching DecodingOptions DeviceVerifier
-    DraftNode Drafter DynamicTreeDrafter GammaPolicy Generation GreedyBlockVerifier Hypothesis
-    LogitsProcessor ModelDrafter NonAutoregressiveDrafter PromptLookup Randomness SamplingParameters
-    Seconds Shape StaticTreeDrafter Step StringDrafter TargetProbs Verifier autoregressive
-    beam_search entropy_window_verifier huggingface_heuristic read_generation_config render_trace
-    skip_gram_heads spectr spectr_verifier speculative speculative_beam_search stream trace_legend
-    tree_rules verify_chain verify_hierarchical verify_target_only verify_traversal
+    DraftNode Drafter DrawnTreeDrafter DynamicTreeDrafter GammaPolicy Generation GreedyBlockVerifier
+    Hypothesis LogitsProcessor ModelDrafter NonAutoregressiveDrafter PromptLookup Randomness
+    SamplingParameters Seconds Shape StaticTreeDrafter Step StringDrafter TargetProbs Verifier
+    autoregressive beam_search entropy_window_verifier huggingface_heuristic read_generation_config
+    render_trace skip_gram_heads spectr spectr_verifier speculative speculative_beam_search stream
+    trace_legend tree_rules verify_chain verify_hierarchical verify_target_only verify_traversal
     verify_walk_and_keep
 otm.drafts: IID DraftDistribution Greedy HubPairs Independent Joint Top WithoutReplacement
 otm.errors: CertificateError DownloadError EndpointError InvalidDistributionError

@@ -16,6 +16,7 @@ from otm.coupled.rounds import CoupledVerifier
 from otm.coupling.build import PlanBuilder
 from otm.decoding.checks import check_draft
 from otm.decoding.drafters.base import Branching, Drafter, as_branching, max_children
+from otm.decoding.drafters.drawn_trees import DrawnTreeDrafter
 from otm.decoding.drafters.prompt_lookup import PromptLookup
 from otm.decoding.drafters.trees import BestFirstDrafter, as_nodes
 from otm.decoding.generate import CHAINS, as_drafter
@@ -31,6 +32,9 @@ from otm.rules import names
 
 LOOKUP = "prompt_lookup_num_tokens"
 """Generation parameter for the number of tokens that a step copies from the context."""
+
+OF_TREES = ("target-only", "walk and keep")
+"""Rules that verify a best-first tree; with the second, a node may draw a child."""
 
 MATCH = 2
 """Longest match of prompt lookup in transformers, unless `max_matching_ngram_size` is set."""
@@ -48,8 +52,9 @@ class Drafting:
     # Number of chains, or numbers of children; None for the default number of chains.
     k: Branching | None
     chains: int
-    # Draft budget of a best-first tree; None for chains and prefix trees.
+    # Draft budget of a best-first tree, None for chains and prefix trees; may its nodes draw?
     nodes: int | None
+    draws: bool
     # How an assistant with another tokenizer drafts.
     other: OtherVocabulary | None
 
@@ -65,10 +70,10 @@ class Drafting:
         """Check the arguments, and choose the verifier and the kind of drafts of a rule."""
         k = None if k is None else as_branching(k)
         nodes = None if nodes is None else as_nodes(nodes)
-        if nodes is not None and rule != "target-only":
+        if nodes is not None and rule not in OF_TREES:
             raise InvalidParameterError(
-                f"nodes = {nodes} with the rule {shown(rule)}; the drafts of a best-first tree are "
-                'deterministic, so use rule="target-only"'
+                f"nodes = {nodes} with the rule {shown(rule)}; a best-first tree needs the rule "
+                f"{' or '.join(map(repr, OF_TREES))}"
             )
         verifier: RoundsVerifier
         by_text = other is not None and other.by_text
@@ -80,7 +85,8 @@ class Drafting:
             listed = chain_rule(rule) if for_one else tree_rule(rule)
             verifier, draft_kind = RuleVerifier(listed), listed.drafts
             chains = 1 if for_one else chains
-        drafting = cls(assistant, verifier, draft_kind, k, chains, nodes, other)
+        draws = rule != OF_TREES[0]
+        drafting = cls(assistant, verifier, draft_kind, k, chains, nodes, draws, other)
         if isinstance(assistant, Drafter):
             drafting.check_drafter(assistant)
         elif not isinstance(assistant, LanguageModel) and not _is_function(assistant):
@@ -100,6 +106,7 @@ class Drafting:
         `of_assistant` are parameters of `HuggingFaceModel` for a model of transformers.
         """
         draft = self.assistant
+        options: Any = {"sampling": sampling, "logits_processor": processor}
         if _is_function(draft):
             draft = draft(target)
             check_draft(draft, LanguageModel, Drafter)
@@ -112,11 +119,12 @@ class Drafting:
             return draft
         if self.other is not None:
             draft = self.other.drafter(draft, target.vocabulary, sampling)
+        if self.nodes is not None and self.draws and sampling.temperature > 0:
+            return DrawnTreeDrafter(draft, self.nodes, **options)
         if self.nodes is not None:
             ranking = ranking_parameters(sampling)
             return BestFirstDrafter(draft, self.nodes, None, ranking, processor)
         k = self.k if isinstance(draft, LanguageModel) else None
-        options: Any = {"sampling": sampling, "logits_processor": processor}
         return as_drafter(draft, self.chains, None, options, k=k, draft_kind=self.draft_kind)
 
     def check_drafter(self, drafter: Drafter) -> None:

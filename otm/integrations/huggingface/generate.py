@@ -70,8 +70,10 @@ class AssistedDecoding:
           token; for a drafter, `k` is the number of lists.  With list coupling, the text of a seed
           is the same for every assistant and every γ, up to rounding of the scores.
     nodes : int, optional
-        Draft budget of a step: draft the most probable paths as one tree instead of k chains, like
-        EAGLE-2 and OPT-Tree (`BestFirstDrafter`).  Needs the rule "target-only".
+        Draft budget of a step: draft likely paths as one tree instead of k chains.  With the rule
+        "target-only", these are the most probable paths, as in EAGLE-2 and OPT-Tree
+        (`BestFirstDrafter`).  With "walk and keep", a node may also draw a child
+        (`DrawnTreeDrafter`), except at temperature 0.
     vocabulary : int, optional
         Number of tokens, if the models pad the vocabulary to different sizes.
     process_drafts : bool, optional
