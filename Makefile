@@ -78,8 +78,8 @@ bench: $(VENV)/.installed-benchmarks ## run all benchmarks
 	@set -e; for name in $(BENCHMARKS); do echo "== benchmarks.$$name"; $(BIN)/python -m "benchmarks.$$name"; done
 
 .PHONY: guard
-guard: $(VENV)/.installed-benchmarks ## check that nothing has become slower, by ratios of times
-	$(BIN)/python -m benchmarks.guard
+guard: $(VENV)/.installed-benchmarks ## check that nothing is slower than at another revision (ARGS="--against REVISION")
+	$(BIN)/python -m benchmarks.guard $(ARGS)
 
 # Nothing is installed: it uses the torch of $(PYTHON), on a machine that may have no network.
 .PHONY: gpu

@@ -1,22 +1,31 @@
-"""Check that OTM is not slower than recorded in benchmarks/results/.
+"""Check that OTM is not slower than another revision, measured in the same run.
 
-    python -m benchmarks.guard [NAME ...]
+    python -m benchmarks.guard [GROUP ...] [--against REVISION]
 
-Times are compared as ratios to another time of the same run, never in seconds: to `np.argsort`, to
-one call of `otm.alpha` per row, to the optimal plan, to `import numpy`, to a call of the target
-model.  A slower machine passes; a slower OTM does not.  Other load on the machine also changes
-ratios.  So a ratio above TOLERANCE times its record is measured again, and counts as slow only if
-it is slow in each of TRIES measurements.
+Without --against, the revision is the last commit if files of `otm` have changed since, and
+otherwise the commit before it.  The code of the revision is copied from Git, and both versions of
+`otm` are measured in turns, by the benchmarks of this checkout.  So machine and measurement are
+the same for both.
 
-The exit code is 1 if a ratio is slow.  The sizes are those of the records; the program takes a
-minute or two.
+Each number is a ratio of two times in one process, such as the time of `otm.alpha` over that of
+`np.argsort`: load on the machine changes such a ratio less than a time.  A ratio more than
+TOLERANCE times that of the revision is measured again, and counts as slow only if the smallest of
+TRIES measurements is still above this limit.
+
+The exit code is 1 if a ratio is slow, or was measured for one version only.  The program takes a
+few minutes.
 """
 
 import argparse
+import io
+import json
+import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +39,10 @@ from otm.optimum.many_rows import alpha_rows
 
 __all__ = ["GROUPS", "Group", "best_of", "slower"]
 
-TOLERANCE = 1.5
-"""Largest allowed quotient of a measured ratio and its record."""
+ROOT = Path(__file__).resolve().parents[1]
+
+TOLERANCE = 1.3
+"""Largest allowed quotient of a ratio and that of the other revision."""
 
 TRIES = 5
 ROUNDS = 5
@@ -41,32 +52,72 @@ Ratios = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Group:
-    """Functions that return the recorded ratios of a group, and that measure them now."""
+    """A function that measures ratios, and the unit of these ratios."""
 
-    recorded: Callable[[], Ratios]
+    unit: str
     measure: Callable[[], Ratios]
 
 
-def slower(recorded: Ratios, measured: Ratios, tolerance: float = TOLERANCE) -> dict[str, float]:
-    """Return the ratios above tolerance, each as a multiple of its record.
+def slower(then: Ratios, now: Ratios, tolerance: float = TOLERANCE) -> dict[str, float]:
+    """Return the ratios above tolerance, each as a multiple of that of the other revision.
 
-    A recorded ratio without a measurement counts as infinite, so that the guard reports a lost
-    measurement.
+    A ratio that was measured for one version only counts as infinite, so that the guard reports a
+    lost measurement.
     """
-    times = {name: measured.get(name, np.inf) / then for name, then in recorded.items()}
-    return {name: factor for name, factor in times.items() if not factor <= tolerance}
+    names = [*then, *(name for name in now if name not in then)]
+    times = {name: now.get(name, np.inf) / then.get(name, np.nan) for name in names}
+    return {
+        name: np.inf if np.isnan(factor) else factor
+        for name, factor in times.items()
+        if not factor <= tolerance
+    }
 
 
-def best_of(group: Group, tries: int = TRIES, tolerance: float = TOLERANCE) -> dict[str, float]:
-    """Measure until no ratio is slow, at most `tries` times; return the minimum of each ratio."""
-    recorded = group.recorded()
-    best: dict[str, float] = {}
+def best_of(
+    measure_then: Callable[[], Ratios],
+    measure_now: Callable[[], Ratios],
+    tries: int = TRIES,
+    tolerance: float = TOLERANCE,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Measure both versions in turns until none is slow, at most `tries` times.
+
+    Return the minimum of each ratio: of the other revision, and of this checkout.
+    """
+    then: dict[str, float] = {}
+    now: dict[str, float] = {}
     for _ in range(tries):
-        for name, ratio in group.measure().items():
-            best[name] = min(ratio, best.get(name, np.inf))
-        if not slower(recorded, best, tolerance):
+        for best, measure in ((then, measure_then), (now, measure_now)):
+            for name, ratio in measure().items():
+                best[name] = min(ratio, best.get(name, np.inf))
+        if not slower(then, now, tolerance):
             break
-    return best
+    return then, now
+
+
+def measured_in(tree: Path, group: str) -> Ratios:
+    """Measure a group in a process that imports `otm` from a folder."""
+    command = [sys.executable, "-m", "benchmarks.guard", "--measure", group]
+    done = subprocess.run(command, cwd=tree, check=True, stdout=subprocess.PIPE, text=True)
+    ratios: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return ratios
+
+
+def copy_revision(revision: str, tree: Path) -> None:
+    """Write `otm` of a revision to a folder, beside the benchmarks of this checkout."""
+    packed = git("archive", "--format=tar", revision, "otm")
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(tree, filter="data")
+    for name in ("benchmarks", "figures"):
+        (tree / name).symlink_to(ROOT / name)
+
+
+def revision_before() -> str:
+    """Return the last commit if `otm` has changed since, and otherwise the commit before it."""
+    return "HEAD" if git("status", "--porcelain", "otm").strip() else "HEAD^"
+
+
+def git(*arguments: str) -> bytes:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True).stdout
 
 
 def solved(times: Iterable[Mapping[str, object]], single: Mapping[str, float]) -> dict[str, float]:
@@ -123,15 +174,8 @@ def of_rules(cost: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     }
 
 
-def recorded_report() -> dict[str, float]:
-    """Return the time of a position over that of a sort, from `benchmarks.report`."""
-    found = record("report")
-    (alone,) = (row for row in found["results"] if row["workers"] == 1)
-    return {"position": alone["processor ms per position"] / found["argsort ms"]}
-
-
 def measured_report() -> dict[str, float]:
-    """Measure that ratio on fewer positions than `benchmarks.report` does."""
+    """Measure the time of a position over that of a sort, on few positions."""
     vocabulary = record("report")["vocabulary"]
     with tempfile.TemporaryDirectory() as name:
         paths = report.write_logits(Path(name), 400, vocabulary)
@@ -146,7 +190,7 @@ def of_steps(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def measured_steps() -> dict[str, float]:
-    """Measure that ratio on shorter texts than `benchmarks.decoding` does."""
+    """Measure the time outside of the models over a target call, on short texts."""
     import torch
 
     from benchmarks.loops.overhead import overhead_of_shipped_pair
@@ -157,47 +201,58 @@ def measured_steps() -> dict[str, float]:
 
 GROUPS = {
     "solve": Group(
-        lambda: solved(record("solve")["times"], record("solve")["single"]),
+        "a call of np.argsort on as many numbers",
         lambda: solved(
             solve.speed(record("solve")["n"], ROUNDS),
             solve.selections(record("solve")["n"], ROUNDS),
         ),
     ),
     "import": Group(
-        lambda: {"otm / numpy": record("solve")["single"]["import otm / import numpy"]},
-        lambda: {"otm / numpy": solve.import_time(ROUNDS)},
+        "an import of numpy",
+        lambda: {"import otm": solve.import_time(ROUNDS)},
     ),
     "memory": Group(
-        lambda: {"alpha, bytes per byte": record("solve")["single"]["alpha, bytes per byte"]},
-        lambda: {"alpha, bytes per byte": solve.memory(record("solve")["n"])},
+        "the bytes of both distributions",
+        lambda: {"peak of otm.alpha": solve.memory(record("solve")["n"])},
     ),
-    "rows": Group(lambda: of_rows(record("rows")["times"]), measured_rows),
+    "rows": Group("a call of otm.alpha for each row", measured_rows),
     "rules": Group(
-        lambda: of_rules(record("rules")["cost"]),
+        "the same step of the optimal plan",
         lambda: of_rules(rules.cost(record("rules")["n"], record("rules")["k"], ROUNDS, 200)),
     ),
-    "report": Group(recorded_report, measured_report),
-    "decode": Group(lambda: of_steps(record("decoding")["overhead_shipped"]), measured_steps),
+    "report": Group("a call of np.argsort on one position", measured_report),
+    "decode": Group("a call of the target model", measured_steps),
 }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(GROUPS)}")
-    names = parser.parse_args().names or list(GROUPS)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="GROUP", help=f"some of {', '.join(GROUPS)}")
+    parser.add_argument("--against", metavar="REVISION", help="the other revision")
+    parser.add_argument("--measure", choices=GROUPS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    solve.settle_allocator()
+    if options.measure:
+        print(json.dumps(dict(GROUPS[options.measure].measure())))
+        return 0
+    names = options.names or list(GROUPS)
     if unknown := set(names) - set(GROUPS):
         parser.error(f"unknown group {min(unknown)!r}; choose from {', '.join(GROUPS)}")
-    solve.settle_allocator()
+    revision = options.against or revision_before()
     failed = False
-    for group in names:
-        recorded, measured = GROUPS[group].recorded(), best_of(GROUPS[group])
-        slow = slower(recorded, measured)
-        failed |= bool(slow)
-        print(f"\n{group:<52}{'recorded':>10}{'now':>10}")
-        for name, then in recorded.items():
-            now = measured.get(name, np.inf)
-            print(f"{name:<52}{then:10.3g}{now:10.3g}{'  SLOWER' if name in slow else ''}")
-    print("\nslower than recorded" if failed else "\nno ratio is slower than recorded")
+    with tempfile.TemporaryDirectory() as name:
+        tree = Path(name)
+        copy_revision(revision, tree)
+        for group in names:
+            then, now = best_of(*(partial(measured_in, each, group) for each in (tree, ROOT)))
+            slow = slower(then, now)
+            failed |= bool(slow)
+            print(f"\n{group}, in units of {GROUPS[group].unit}")
+            print(f"{'':<52}{revision:>14}{'now':>14}")
+            for ratio in then | now:
+                cells = "".join(f"{times.get(ratio, np.nan):14.3g}" for times in (then, now))
+                print(f"{ratio:<52}{cells}{'  SLOWER' if ratio in slow else ''}", flush=True)
+    print(f"\nslower than {revision}" if failed else f"\nno ratio is slower than at {revision}")
     return int(failed)
 
 
