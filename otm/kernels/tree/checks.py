@@ -32,12 +32,17 @@ class Trees(NamedTuple, Generic[Array]):
     uniforms: Array  # [B, L + 1, W + 1]
 
 
-def check_trees(target: Any, draft: Any, trees: Trees[Any], temperature: Any) -> None:
-    """Check all arguments; `temperature` is None for probabilities."""
-    tokens, parents, sampled, uniforms = trees
+def check_trees(
+    target: Any, draft: Any, trees: Trees[Any], temperature: Any, *, uniforms: int | None = None
+) -> None:
+    """Check all arguments; `temperature` is None for probabilities.
+
+    `uniforms` is the number of uniforms of a level, for a rule that verifies whole paths.
+    """
+    tokens, parents, sampled, coins = trees
     library = array_module(target)
     logits = temperature is not None
-    arrays = {"target": target, "draft_tokens": tokens, "parents": parents, "uniforms": uniforms}
+    arrays = {"target": target, "draft_tokens": tokens, "parents": parents, "uniforms": coins}
     further = {"draft": draft, "sampled": sampled}
     arrays |= {name: array for name, array in further.items() if array is not None}
     check_arrays(library, arrays, temperature)
@@ -68,29 +73,31 @@ def check_trees(target: Any, draft: Any, trees: Trees[Any], temperature: Any) ->
                 f"the {model} has rows of {rows.shape[2]} tokens; a row must have at least one "
                 f"token, and a draft row at most {size} tokens, as many as a target row"
             )
-    if uniforms.ndim != 3 or len(uniforms) != batch or 0 in uniforms.shape[1:]:
-        raise InvalidUniformsError(
-            f"uniforms have shape {tuple(uniforms.shape)}; give [{batch}, L + 1, W + 1], where no "
-            "path has more than L drafts and no node more than W sampled children"
-        )
-    check_types(target, draft, [tokens, parents], uniforms, logits=logits)
-    check_uniforms(uniforms)
+    _check_coins(coins, batch, uniforms)
+    check_types(target, draft, [tokens, parents], coins, logits=logits)
+    check_uniforms(coins)
     not_greedy = (
         check_temperature(library, temperature, batch) > 0 if logits else np.ones(batch, bool)
     )
     drafts, above = to_host(tokens).astype(np.int64), to_host(parents).astype(np.int64)
     tested = np.full(shape, draft is not None) if sampled is None else to_host(sampled)
     tested = tested & (drafts >= 0) & not_greedy[:, None]
-    there = _check_shape(drafts, above, size, uniforms.shape[1] - 1)
+    there = _check_shape(drafts, above, size, coins.shape[1] - 1)
     parts = [("target", target, np.concatenate([np.ones((batch, 1), np.bool_), there], axis=1))]
     if draft is not None:
         likely = draft if not logits else draft > -np.inf
         parts.append(("draft", draft, _check_sampled(likely, drafts, above, tested)))
     siblings = tested[:, :, None] & tested[:, None] & (above[:, :, None] == above[:, None])
-    if (children := siblings.sum(2).max(initial=0)) > uniforms.shape[2] - 1:
+    children = siblings.sum(2).max(initial=0)
+    if uniforms is not None and children > 1:
+        raise InvalidDraftsError(
+            f"a node has {children} sampled children; this rule verifies at most one sampled child "
+            "of a node, so use the rule 'recursive rejection without replacement'"
+        )
+    if children > coins.shape[2] - 1:
         raise InvalidDraftsError(
             f"a node has {children} sampled children, but the uniforms are for at most "
-            f"{uniforms.shape[2] - 1}: draw uniforms of shape [B, L + 1, W + 1]"
+            f"{coins.shape[2] - 1}: draw uniforms of shape [B, L + 1, W + 1]"
         )
     faults = faults_of_logits if logits else faults_of_probs
     for model, rows, used in parts:
@@ -101,6 +108,20 @@ def check_trees(target: Any, draft: Any, trees: Trees[Any], temperature: Any) ->
                 raise InvalidDistributionError(
                     f"the {model}'s row {where}, number {row} of sequence {sequence}, {what}"
                 )
+
+
+def _check_coins(coins: Any, batch: int, columns: int | None) -> None:
+    """Raise unless the uniforms have the shape of a level for each draft of a path."""
+    if coins.ndim != 3 or len(coins) != batch or 0 in coins.shape[1:]:
+        raise InvalidUniformsError(
+            f"uniforms have shape {tuple(coins.shape)}; give [{batch}, L + 1, W + 1], where no "
+            "path has more than L drafts and no node more than W sampled children"
+        )
+    if columns not in (None, coins.shape[2]):
+        raise InvalidUniformsError(
+            f"uniforms have shape {tuple(coins.shape)}; this rule needs [{batch}, L + 1, "
+            f"{columns}], where no path has more than L drafts"
+        )
 
 
 def _check_shape(tokens: Indices, parents: Indices, size: int, most: int) -> npt.NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,21 +22,29 @@ def verify(
     draft: Tensor | None,
     trees: Trees[Tensor],
     temperature: float | Tensor | None = None,
+    *,
+    rule: Any = None,
 ) -> VerifiedTree[Tensor]:
-    """Verify trees; a temperature means that the rows are logits, else they are probabilities."""
+    """Verify trees; a temperature means that the rows are logits, else they are probabilities.
+
+    `rule` is a module with functions `verify` on arrays and `walk` on tensors; by default, this
+    module and its NumPy reference.
+    """
     size = target.shape[-1]
     if target.device.type == "cpu" and size >= LEAST_VOCABULARY:
         of_trees = Trees(*(x.detach().numpy() for x in trees))
         temperatures = temperature.tolist() if isinstance(temperature, Tensor) else temperature
         below = None if draft is None else as_arrays("draft", draft)
         rows = read(as_arrays("target", target), below, of_trees.tokens, size, temperatures)
-        return VerifiedTree(*map(torch.from_numpy, tree.verify(*rows, of_trees)))
+        on_arrays = tree.verify if rule is None else rule.verify
+        return VerifiedTree(*map(torch.from_numpy, on_arrays(*rows, of_trees)))
 
     def softmax(rows: Tensor) -> Tensor:
         temperatures = 1.0 if temperature is None else temperature
         return probs_from_logits(rows[:, None], None, trees.tokens, temperatures)[0][:, 0]
 
-    return walk(target, draft, trees, (lambda rows: rows) if temperature is None else softmax)
+    on_tensors = walk if rule is None else rule.walk
+    return on_tensors(target, draft, trees, (lambda rows: rows) if temperature is None else softmax)
 
 
 def walk(

@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from otm._core.numbers import is_real
+from otm._core.numbers import check_name, is_real
+from otm._core.rule import BACKENDS
 from otm.kernels.registry import AUTO, choose_backend
 from otm.kernels.results import VerifiedTree
 from otm.kernels.tree.checks import Trees, check_trees
 
 if TYPE_CHECKING:
     from otm.kernels.workspace import Workspace
+
+WITHOUT_REPLACEMENT = "recursive rejection without replacement"
+WALK = "walk and keep"
+RULES = (WITHOUT_REPLACEMENT, WALK)
+
+WALK_UNIFORMS = 4
+"""Number of uniforms of a level in walk and keep."""
 
 
 def verify_tree_probs(
@@ -23,6 +31,7 @@ def verify_tree_probs(
     uniforms: Any,
     *,
     sampled: Any = None,
+    rule: str = WITHOUT_REPLACEMENT,
     backend: str = "auto",
     validate: bool = True,
     workspace: Workspace | None = None,
@@ -40,6 +49,10 @@ def verify_tree_probs(
     has a higher acceptance.  If all children but one are deterministic and one is sampled from the
     other tokens, the method attains the optimum of greedy drafts.  Proofs are in
     docs/theory/trees.md.
+
+    The rule "walk and keep" verifies whole paths.  It needs trees in which a node has at most one
+    sampled child, drawn from the tokens that are not among its deterministic children.  For such
+    trees it accepts at least as many drafts on average (docs/theory/certain-and-drawn.md).
 
     For drafts that are sampled independently, including prefix trees, use `verify_probs` with a
     rule for several chains.
@@ -63,11 +76,14 @@ def verify_tree_probs(
     uniforms : float64 array or Tensor [B, L + 1, W + 1]
         Independent uniforms in [0, 1).  Each level has one uniform for each sampled child of a
         node, at most W, and one for the token that is drawn.  No path may have more than L drafts.
+        "walk and keep" needs the shape [B, L + 1, 4].
     sampled : bool array or Tensor [B, N], optional
         Which drafts were sampled.  By default all drafts were sampled, or no draft if `draft_probs`
         is None.
+    rule : {"recursive rejection without replacement", "walk and keep"}, optional
+        The rule for sampled drafts.
     backend : {"auto", "numpy", "torch", "triton"}, optional
-        As for `verify_probs`.
+        As for `verify_probs`; "walk and keep" has no Triton kernel yet.
     validate : bool, optional
         Whether to check all arguments first, which reads every row twice and waits for the device.
         Without the checks, rows with NaN or a wrong sum still yield tokens of the vocabulary.  Rows
@@ -84,7 +100,7 @@ def verify_tree_probs(
     Raises
     ------
     UnknownMethodError
-        If the backend does not exist.
+        If the backend or the rule does not exist.
     InvalidInputError
         If the backend cannot process the arrays, if the arrays belong to several libraries or
         devices, or if a CUDA graph is being captured before the self-check of its kernels.
@@ -95,7 +111,8 @@ def verify_tree_probs(
     InvalidDraftsError
         If drafts or parents have a wrong shape or type, a draft lies outside the vocabulary or was
         sampled with probability 0, a parent is not an earlier draft, siblings are the same token,
-        or the uniforms have too few levels or too few columns for the sampled children.
+        or the uniforms have too few levels or too few columns for the sampled children.  For "walk
+        and keep": if a node has several sampled children.
     InvalidUniformsError
         If the uniforms have a wrong shape or type, or do not lie in [0, 1).
 
@@ -131,7 +148,7 @@ def verify_tree_probs(
     VerifiedTree(tokens=array([[ 0,  2, -1]]), accepted=array([1]), node=array([0]))
     """
     trees = Trees(draft_tokens, parents, sampled, uniforms)
-    options: dict[str, Any] = {"validate": validate, "workspace": workspace}
+    options: dict[str, Any] = {"rule": rule, "validate": validate, "workspace": workspace}
     return _verify(target_probs, draft_probs, trees, None, backend, **options)
 
 
@@ -143,6 +160,7 @@ def verify_tree_logits(
     uniforms: Any,
     *,
     sampled: Any = None,
+    rule: str = WITHOUT_REPLACEMENT,
     temperature: Any = 1.0,
     backend: str = "auto",
     validate: bool = True,
@@ -156,7 +174,7 @@ def verify_tree_logits(
         Logits of the target model; −inf for impossible tokens.
     draft_logits : array or Tensor [B, N + 1, V'], or None
         Logits of the draft model; None if no draft was sampled.
-    draft_tokens, parents, uniforms, sampled, backend, validate, workspace
+    draft_tokens, parents, uniforms, sampled, rule, backend, validate, workspace
         As for `verify_tree_probs`.
     temperature : float, or float array or Tensor [B], optional
         Temperature of both models, for each sequence.  0 means greedy: the target token is the
@@ -187,7 +205,7 @@ def verify_tree_logits(
     """
     temperatures = float(temperature) if is_real(temperature) else temperature
     trees = Trees(draft_tokens, parents, sampled, uniforms)
-    options: dict[str, Any] = {"validate": validate, "workspace": workspace}
+    options: dict[str, Any] = {"rule": rule, "validate": validate, "workspace": workspace}
     return _verify(target_logits, draft_logits, trees, temperatures, backend, **options)
 
 
@@ -198,13 +216,15 @@ def _verify(
     temperature: Any,
     backend: str,
     *,
+    rule: str,
     validate: bool,
     workspace: Workspace | None,
 ) -> VerifiedTree[Any]:
     """Verify trees on a backend: logits if a temperature is given, else probabilities."""
-    chosen = choose_backend(target, backend)
+    whole = check_name("rule", rule, RULES) == WALK
+    chosen = choose_backend(target, backend, BACKENDS[:2] if whole else BACKENDS)
     if validate:
-        check_trees(target, draft, trees, temperature)
+        check_trees(target, draft, trees, temperature, uniforms=WALK_UNIFORMS if whole else None)
     sampled = trees.sampled
     if sampled is None:
         sampled = trees.tokens >= (target.shape[-1] if draft is None else 0)
@@ -213,7 +233,26 @@ def _verify(
         not_greedy = temperature > 0 if is_real(temperature) else (temperature > 0)[:, None]
         sampled = sampled & not_greedy
     trees = trees._replace(sampled=sampled)
+    if whole:
+        return _walk_and_keep(chosen, target, draft, trees, temperature)
     return _walk(chosen, (target, draft, trees, temperature), workspace)
+
+
+def _walk_and_keep(
+    backend: str, target: Any, draft: Any, trees: Trees[Any], temperature: Any
+) -> VerifiedTree[Any]:
+    """Verify whole paths of trees on a backend."""
+    with np.errstate(all="ignore"):
+        if backend == "torch":
+            from otm.kernels.tree import torch as by_torch
+            from otm.kernels.tree_walk import torch as walk_by_torch
+
+            return by_torch.verify(target, draft, trees, temperature, rule=walk_by_torch)
+        from otm.kernels.common.rows import numpy as rows
+        from otm.kernels.tree_walk import numpy as tree_walk
+
+        read = rows.read(target, draft, trees.tokens, target.shape[-1], temperature)
+        return tree_walk.verify(*read, trees)
 
 
 def _walk(

@@ -1,0 +1,162 @@
+"""Walk and keep over trees of certain children and at most one drawn child a node.
+
+From the root, the walk goes to the child that wins at each node.  The drawn child x wins with
+probability v(x)/p'(x), and otherwise a certain child wins with a probability proportional to the
+target.  From the end of the walk upwards, each node is kept with a probability that depends only on
+the distributions along the walk (docs/theory/certain-and-drawn.md).  The NumPy code is the
+reference, and exact on object arrays of `fractions.Fraction`.
+
+Let A be the certain children of a node and c a number.  Outside A the winner has the distribution
+v = min(p', c q), and A has the rest, in proportion to q.  Any c gives a lossless rule; the best is
+the root of Σ v = 1, and a few steps of Newton's method come close to it from below.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.kernels.block.numpy import next_weight
+from otm.kernels.common.arrays import array_module, nonzero_or_one, to_float64, to_int64
+from otm.kernels.common.distributions.numpy import UNIT, collect_ends, extend, locate, mass
+from otm.kernels.results import VerifiedTree
+from otm.kernels.tree.checks import Trees
+
+STEPS = 6
+"""Number of steps of Newton's method, each of which reads both rows once."""
+
+
+class Winner(NamedTuple):
+    """Distribution of the winner at a node; arrays [..., V] and [..., 1]."""
+
+    wins: Any  # masses of the tokens outside A, [..., V], as parts of `drawn`
+    drawn: Any  # total mass of the drawn child; 0 if no child was drawn
+    certain: Any  # probability that a child in A wins
+
+
+class Node(NamedTuple):
+    """A node of the walk: numerator and divisor of its keep probability, and the next token."""
+
+    chance: Any
+    divisor: Any
+    masses: Any  # masses of the next token, [V]
+    draft: int
+
+
+def winner(of_target: Any, of_certain: Any, of_draft: Any, steps: int = STEPS) -> Winner:
+    """Return the distribution of the winner: [..., V], [..., 1], [..., V] → Winner.
+
+    `of_target` and `of_draft` are the masses outside A, and `of_certain` is the target's mass of A.
+    """
+    xp = array_module(of_target)
+    drawn = of_draft.sum(axis=-1, keepdims=True)
+    target, draft = to_float64(of_target), to_float64(of_draft)
+    whole = of_certain + of_target.sum(axis=-1, keepdims=True)
+    slope = to_float64(drawn) / to_float64(nonzero_or_one(whole))
+    exact = of_target.dtype == object
+    while True:
+        low = draft > slope * target
+        over = xp.where(low, of_draft, 0 * of_draft).sum(axis=-1, keepdims=True)
+        under = of_certain + xp.where(low, of_target, 0 * of_target).sum(axis=-1, keepdims=True)
+        before, slope = slope, to_float64(over) / to_float64(nonzero_or_one(under))
+        steps -= 1
+        if (before == slope).all() if exact else steps == 0:
+            break
+    # If the target excludes all certain children, the drawn child always wins.
+    wins = xp.minimum(of_draft, to_int64(slope * target))
+    wins = xp.where(of_certain > 0, wins, of_draft)
+    left = drawn - wins.sum(axis=-1, keepdims=True)
+    certain = xp.where(
+        drawn > 0, to_float64(left) / to_float64(nonzero_or_one(drawn)), 1 + 0 * left
+    )
+    return Winner(wins, drawn, certain)
+
+
+def residual(target: Any, is_certain: Any, of_certain: Any, share: Any, won: Winner) -> Any:
+    """Return masses of share · q − min(share · q, v): [..., V].
+
+    `target` has probabilities; `is_certain` marks the tokens of A.
+    """
+    xp, whole = array_module(target), 1 if target.dtype == object else UNIT
+    # On A, v is q · certain / q(A).
+    of_target = to_float64(of_certain) / whole
+    less = xp.where(of_certain > 0, won.certain / nonzero_or_one(of_target), 0 * won.certain)
+    rest = xp.maximum(share - less, 0 * less)
+    part = to_float64(won.wins) / to_float64(nonzero_or_one(won.drawn)) * whole
+    outside = mass(share * target) - to_int64(part)
+    return xp.where(is_certain, mass(rest * target), xp.maximum(outside, 0 * outside))
+
+
+def verify(
+    target_probs: Any, draft_probs: Any, trees: Trees[npt.NDArray[Any]], steps: int = STEPS
+) -> VerifiedTree[npt.NDArray[np.int64]]:
+    """Walk through the tree of each sequence, and keep a part of the walk.
+
+    Each level has four uniforms: for the drawn child, for a certain child, for keeping a node at
+    this depth, and for the token after it.
+    """
+    drafts = repeat(None) if draft_probs is None else draft_probs
+    each = zip(target_probs, drafts, *trees)  # noqa: B905 - `repeat` has no end
+    outputs = [_verify_one(target, draft, Trees(*tree), steps) for target, draft, *tree in each]
+    return VerifiedTree(*collect_ends(outputs, trees.uniforms.shape[1] - 1))
+
+
+def _verify_one(
+    target: Any, draft: Any, tree: Trees[npt.NDArray[Any]], steps: int
+) -> tuple[list[int], int]:
+    """Return output and last draft of one tree: [N + 1, V], [N + 1, V'], [N], [L + 1, 4]."""
+    tokens, parents, sampled, uniforms = tree
+    share: Any = 1
+    walked, path, node = list[Node](), list[int](), -1
+    for level, (coin, choice, *_) in enumerate(uniforms):
+        row = to_float64(target[node + 1])  # [V]; only rows along the walk are read
+        everything = mass(row)
+        children = np.flatnonzero((parents == node) & (tokens >= 0))
+        if level == len(uniforms) - 1 or not children.size or not share > 0:
+            walked.append(Node(share, 1, everything, node))
+            break
+        is_drawn = sampled[children] if draft is not None else np.zeros(children.size, np.bool_)
+        certain, drawn = children[~is_drawn], children[is_drawn]
+        is_certain = np.zeros(row.size, dtype=np.bool_)
+        is_certain[tokens[certain]] = True
+        below = 0 * everything
+        if drawn.size:
+            below = np.where(is_certain, 0 * everything, mass(extend(draft[node + 1], row)))
+        of_children = everything[tokens[certain]]
+        of_certain = of_children.sum(keepdims=True)
+        won = winner(np.where(is_certain, 0 * everything, everything), of_certain, below, steps)
+        left = residual(row, is_certain, of_certain, share, won)
+        excess = left.sum() if left.dtype == object else left.sum() / UNIT
+        # Only rounding can make the residual empty.
+        masses = left if left.any() else everything
+        walked.append(Node(excess, excess + (1 - share), masses, node))
+        node, win = _child(tokens, certain, drawn, (below, of_children, won), (coin, choice))
+        x = tokens[node]
+        path.append(int(x))
+        share = next_weight(share, row[x], win)
+    depth = len(walked) - 1
+    while depth > 0 and not uniforms[depth, 2] * walked[depth].divisor < walked[depth].chance:
+        depth -= 1
+    token = locate(walked[depth].masses, uniforms[depth, 3])
+    return [*path[:depth], token], walked[depth].draft
+
+
+def _child(
+    tokens: Any, certain: Any, drawn: Any, masses: tuple[Any, Any, Winner], coins: tuple[Any, Any]
+) -> tuple[int, Any]:
+    """Return the child that wins, and the probability that its token wins."""
+    below, of_children, won = masses
+    certain_wins = won.certain.item()
+    if drawn.size:
+        x = tokens[drawn[0]]
+        mass_of, wins = to_float64(below)[x], to_float64(won.wins)[x]
+        if coins[0] * mass_of < wins or not certain.size:
+            return int(drawn[0]), wins / to_float64(won.drawn).item()
+    if not of_children.any():
+        return int(certain[0]), certain_wins
+    place = locate(of_children, coins[1])
+    part = to_float64(of_children)[place] / to_float64(of_children.sum(keepdims=True)).item()
+    return int(certain[place]), certain_wins * part
