@@ -26,7 +26,7 @@ from otm.kernels.results import VerifiedTree
 from otm.kernels.tree.checks import Trees
 
 STEPS = 6
-"""Number of steps of Newton's method, each of which reads both rows once."""
+"""Number of steps of Newton's method; a step reads both rows once."""
 
 
 class Winner(NamedTuple):

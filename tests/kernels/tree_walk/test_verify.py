@@ -98,7 +98,7 @@ def one_step(target: TableModel, draft: TableModel, shape: str, gamma: int, step
     ids=["generic", "excluded", "two levels", "mixed", "certain"],
 )
 def test_the_output_has_the_law_of_the_target(pair: Any, gamma: int, shape: str) -> None:
-    """Exactly; after any number of Newton's steps, of which more accept more."""
+    """Exactly, after any number of Newton's steps; more steps accept more."""
     target, draft = pair
     expected = sequence_distribution(target, PROMPT, gamma + 1)
     accepted = []
