@@ -56,15 +56,11 @@ def winner(of_target: Any, of_certain: Any, of_draft: Any, steps: int = STEPS) -
     target, draft = to_float64(of_target), to_float64(of_draft)
     whole = of_certain + of_target.sum(axis=-1, keepdims=True)
     slope = to_float64(drawn) / to_float64(nonzero_or_one(whole))
-    exact = of_target.dtype == object
-    while True:
+    for _ in range(steps):
         low = draft > slope * target
         over = xp.where(low, of_draft, 0 * of_draft).sum(axis=-1, keepdims=True)
         under = of_certain + xp.where(low, of_target, 0 * of_target).sum(axis=-1, keepdims=True)
-        before, slope = slope, to_float64(over) / to_float64(nonzero_or_one(under))
-        steps -= 1
-        if (before == slope).all() if exact else steps == 0:
-            break
+        slope = to_float64(over) / to_float64(nonzero_or_one(under))
     # If the target excludes all certain children, the drawn child always wins.
     wins = xp.minimum(of_draft, to_int64(slope * target))
     wins = xp.where(of_certain > 0, wins, of_draft)
