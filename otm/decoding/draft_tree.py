@@ -42,7 +42,8 @@ class DraftNode(ShortRepr):
     draft_kind : str
         Joint distribution of the children: the name of a class of `otm.drafts`; "IID" means
         independent draws.  Each verifier is lossless for one kind only, except
-        `verify_target_only`, which accepts any tree.
+        `verify_target_only`, which accepts any tree, and `verify_walk_and_keep`, which accepts
+        "IID", "Top" and "Greedy".
 
     Examples
     --------

@@ -70,7 +70,9 @@ class Drafter(ABC):
         list of DraftNode
             One tree per sequence.  Distribution and number of the children of a node must depend
             only on the context, the depth and the path of the node.  Draws at siblings or
-            descendants must not influence the distribution or number of a node's children.
+            descendants must not influence the distribution or number of a node's children.  Rules
+            that allow more say so: `verify_walk_and_keep` allows a node of kind "Top" or "Greedy"
+            any number of children that was decided before the node's own draw.
         """
 
     @property
