@@ -14,9 +14,8 @@ from otm.kernels.common.distributions.numpy import UNIT, mass
 from otm.kernels.common.distributions.torch import extend, locate
 from otm.kernels.results import VerifiedTree
 from otm.kernels.tree.checks import Trees
-from otm.kernels.tree_walk.numpy import STEPS, Winner, residual, verify, winner
-
-__all__ = ["verify", "walk"]
+from otm.kernels.tree_walk.numpy import STEPS, Winner, residual, winner
+from otm.kernels.tree_walk.numpy import verify as verify
 
 
 class Level(NamedTuple):
