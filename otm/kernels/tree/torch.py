@@ -23,12 +23,13 @@ def verify(
     trees: Trees[Tensor],
     temperature: float | Tensor | None = None,
     *,
-    rule: Any = None,
+    on_arrays: Callable[..., Any] = tree.verify,
+    on_tensors: Callable[..., VerifiedTree[Tensor]] | None = None,
 ) -> VerifiedTree[Tensor]:
     """Verify trees; a temperature means that the rows are logits, else they are probabilities.
 
-    `rule` is a module with functions `verify` on arrays and `walk` on tensors; by default, this
-    module and its NumPy reference.
+    Another rule passes its functions for arrays and for tensors; the default of the second is
+    `walk`.
     """
     size = target.shape[-1]
     if target.device.type == "cpu" and size >= LEAST_VOCABULARY:
@@ -36,15 +37,14 @@ def verify(
         temperatures = temperature.tolist() if isinstance(temperature, Tensor) else temperature
         below = None if draft is None else as_arrays("draft", draft)
         rows = read(as_arrays("target", target), below, of_trees.tokens, size, temperatures)
-        on_arrays = tree.verify if rule is None else rule.verify
         return VerifiedTree(*map(torch.from_numpy, on_arrays(*rows, of_trees)))
 
     def softmax(rows: Tensor) -> Tensor:
         temperatures = 1.0 if temperature is None else temperature
         return probs_from_logits(rows[:, None], None, trees.tokens, temperatures)[0][:, 0]
 
-    on_tensors = walk if rule is None else rule.walk
-    return on_tensors(target, draft, trees, (lambda rows: rows) if temperature is None else softmax)
+    probs = (lambda rows: rows) if temperature is None else softmax
+    return (on_tensors or walk)(target, draft, trees, probs)
 
 
 def walk(

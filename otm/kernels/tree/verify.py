@@ -242,14 +242,16 @@ def _walk_and_keep(
     backend: str, target: Any, draft: Any, trees: Trees[Any], temperature: Any
 ) -> VerifiedTree[Any]:
     """Verify whole paths of trees on a backend."""
+    from otm.kernels.tree_walk import numpy as tree_walk
+
     with np.errstate(all="ignore"):
         if backend == "torch":
             from otm.kernels.tree import torch as by_torch
-            from otm.kernels.tree_walk import torch as walk_by_torch
+            from otm.kernels.tree_walk.torch import walk
 
-            return by_torch.verify(target, draft, trees, temperature, rule=walk_by_torch)
+            arguments = (target, draft, trees, temperature)
+            return by_torch.verify(*arguments, on_arrays=tree_walk.verify, on_tensors=walk)
         from otm.kernels.common.rows import numpy as rows
-        from otm.kernels.tree_walk import numpy as tree_walk
 
         read = rows.read(target, draft, trees.tokens, target.shape[-1], temperature)
         return tree_walk.verify(*read, trees)

@@ -15,7 +15,6 @@ from otm.kernels.common.distributions.torch import extend, locate
 from otm.kernels.results import VerifiedTree
 from otm.kernels.tree.checks import Trees
 from otm.kernels.tree_walk.numpy import STEPS, Winner, residual, winner
-from otm.kernels.tree_walk.numpy import verify as verify
 
 
 class Level(NamedTuple):
