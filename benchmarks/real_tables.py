@@ -17,6 +17,7 @@ __all__ = [
     "texts",
     "their_drafts",
     "tokenizers",
+    "trees",
 ]
 
 MODELS = ("smollm2", "gemma")
@@ -129,6 +130,23 @@ def outside() -> str:
     ]
     heading = ["model: rule", "K", "draft, ms", "target, ms", "other, ms", "share of other"]
     return markdown(heading, lines, signed(contents, "outside")) if lines else ""
+
+
+def trees() -> str:
+    """Return the tokens of a step with 32 drafts, and the difference to best-first trees."""
+    contents = found("trees")
+    columns = settings(contents)
+    cells: dict[str, list[str]] = {}
+    for setting in columns.values():
+        for row in setting["rows"]:
+            cells.setdefault(row["way"], []).extend(
+                [interval(row), interval(row["less_best_first"])]
+            )
+    heading = ["drafts, rule"]
+    for name in columns:
+        heading += [name, "less best-first"]
+    lines = [[way, *cells[way]] for way in cells]
+    return markdown(heading, lines, signed(contents, "trees")) if lines else ""
 
 
 def texts() -> str:

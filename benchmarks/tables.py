@@ -220,6 +220,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "real-speed": real_tables.speed,
     "real-texts": real_tables.texts,
     "real-their-drafts": real_tables.their_drafts,
+    "real-trees": real_tables.trees,
     "real-tokenizers": real_tables.tokenizers,
     "report": report,
     "rows": rows,
