@@ -6,6 +6,7 @@ object arrays of `fractions.Fraction`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import repeat
 from typing import Any
@@ -22,9 +23,19 @@ def verify(
     target_probs: Any, draft_probs: Any, trees: Trees[npt.NDArray[Any]]
 ) -> VerifiedTree[npt.NDArray[np.int64]]:
     """Walk through the tree of each sequence."""
+    return one_by_one(_verify_one, target_probs, draft_probs, trees)
+
+
+def one_by_one(
+    verify_one: Callable[..., tuple[list[int], int]],
+    target_probs: Any,
+    draft_probs: Any,
+    trees: Trees[npt.NDArray[Any]],
+) -> VerifiedTree[npt.NDArray[np.int64]]:
+    """Apply a function of the rows and the tree of one sequence to each sequence of a batch."""
     drafts = repeat(None) if draft_probs is None else draft_probs
     each = zip(target_probs, drafts, *trees)  # noqa: B905 - `repeat` has no end
-    outputs = [_verify_one(target, draft, Trees(*tree)) for target, draft, *tree in each]
+    outputs = [verify_one(target, draft, Trees(*tree)) for target, draft, *tree in each]
     return VerifiedTree(*collect_ends(outputs, trees.uniforms.shape[1] - 1))
 
 

@@ -13,7 +13,7 @@ the root of Σ v = 1, and a few steps of Newton's method come close to it from b
 
 from __future__ import annotations
 
-from itertools import repeat
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,9 +21,10 @@ import numpy.typing as npt
 
 from otm.kernels.block.numpy import next_weight
 from otm.kernels.common.arrays import array_module, nonzero_or_one, to_float64, to_int64
-from otm.kernels.common.distributions.numpy import UNIT, collect_ends, extend, locate, mass
+from otm.kernels.common.distributions.numpy import UNIT, extend, locate, mass
 from otm.kernels.results import VerifiedTree
 from otm.kernels.tree.checks import Trees
+from otm.kernels.tree.numpy import one_by_one
 
 STEPS = 6
 """Number of steps of Newton's method; a step reads both rows once."""
@@ -94,14 +95,11 @@ def verify(
     Each level has four uniforms: for the drawn child, for a certain child, for keeping a node at
     this depth, and for the token after it.
     """
-    drafts = repeat(None) if draft_probs is None else draft_probs
-    each = zip(target_probs, drafts, *trees)  # noqa: B905 - `repeat` has no end
-    outputs = [_verify_one(target, draft, Trees(*tree), steps) for target, draft, *tree in each]
-    return VerifiedTree(*collect_ends(outputs, trees.uniforms.shape[1] - 1))
+    return one_by_one(partial(_verify_one, steps=steps), target_probs, draft_probs, trees)
 
 
 def _verify_one(
-    target: Any, draft: Any, tree: Trees[npt.NDArray[Any]], steps: int
+    target: Any, draft: Any, tree: Trees[npt.NDArray[Any]], *, steps: int
 ) -> tuple[list[int], int]:
     """Return output and last draft of one tree: [N + 1, V], [N + 1, V'], [N], [L + 1, 4]."""
     tokens, parents, sampled, uniforms = tree
