@@ -77,6 +77,39 @@ class Session(ABC):
         inside = np.arange(tokens.shape[1]) < counts[:, None]
         return self.append(np.where(inside, to_host(tokens), -1))
 
+    def append_tree(self, tokens: Any, parents: Any, counts: npt.NDArray[np.int64]) -> Any:
+        """Append the first tokens to each row, and score a tree of tokens after them.
+
+        Only sessions of models with `reads_trees` have this method.
+
+        Parameters
+        ----------
+        tokens : int64 tensor [R, M]
+            The first `counts[r]` tokens are appended to row r.  The others form a tree, which the
+            row does not keep.
+        parents : int64 tensor [R, M]
+            For each token, the index in [0, M) of the token before it, which comes earlier in the
+            array; −1 if the token follows the old row.
+        counts : int64 array [R]
+            Number of tokens to append to each row; may be 0.
+
+        Returns
+        -------
+        tensor [R, M, V]
+            Scores of the next token after each token of the row and of the tree.
+        """
+        raise NotImplementedError(f"{type(self).__name__} reads no trees")
+
+    def keep_paths(self, paths: npt.NDArray[np.int64]) -> None:
+        """Append to each row a path of the last tree, which the model need not read again.
+
+        Parameters
+        ----------
+        paths : int64 array [R, D]
+            Indices of the tokens of a path from the end of the row on, padded with −1.
+        """
+        raise NotImplementedError(f"{type(self).__name__} reads no trees")
+
     @abstractmethod
     def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
         """Replace the rows by prefixes: new row r is the first `lengths[r]` tokens of `rows[r]`.
@@ -109,6 +142,11 @@ class LanguageModel(ABC):
     context_length: int | None = None
     returns_probs: bool = False
     device: Any = None
+
+    @property
+    def reads_trees(self) -> bool:
+        """Whether sessions read a tree of tokens at once, by `Session.append_tree`."""
+        return False
 
     @abstractmethod
     def start(self, rows: int) -> Session:

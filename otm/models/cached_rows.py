@@ -34,6 +34,14 @@ class Copies(NamedTuple):
     slots: Indices
 
 
+class Moves(NamedTuple):
+    """Slots to move within places, from sources to destinations: int64 arrays [n]."""
+
+    places: Indices
+    sources: Indices
+    destinations: Indices
+
+
 class CachedRows:
     """A map from the R rows of a session to places of its cache.
 
@@ -54,6 +62,8 @@ class CachedRows:
         # this matrix, tokens need not be stored.  A rewind takes the minimum of entry and length.
         # A read adds the number of common new tokens if the two rows were equal before.
         self._alike: Indices = np.zeros((rows, rows), dtype=np.int64)
+        # [R]: slot of the first entry of the last tree.
+        self._tree_starts: Indices = self.lengths
         if owners is not None:
             # The value −1 never equals the length of a row.
             self._alike -= owners[:, None] != owners
@@ -75,6 +85,19 @@ class CachedRows:
         # The new tokens are unknown, so a row is known to share them only with itself.
         self._alike[self.places, self.places] += counts
         self.lengths = self.lengths + counts
+
+    def append_tree(self, counts: Indices) -> None:
+        """Record that rows append `counts` [R] tokens, and hold a tree in the slots after them."""
+        self._tree_starts = self.lengths
+        self.append_unknown(counts)
+
+    def keep_paths(self, paths: Indices) -> Moves:
+        """Record that each row appends entries of its last tree: [R, D], padded with −1."""
+        row, step = np.nonzero(paths >= 0)
+        sources = self._tree_starts[row] + paths[row, step]
+        moves = Moves(self.places[row], sources, self.lengths[row] + step)
+        self.append_unknown((paths >= 0).sum(1))
+        return moves
 
     def append(self, tokens: Indices) -> None:
         """Record that each row appends tokens [R, L], padded on the right with −1."""
@@ -236,6 +259,14 @@ class LayerStorage:
         self.values = _with_space(self.values, capacity, 0)
         self.keys[destinations, slots] = self.keys[sources, slots]
         self.values[destinations, slots] = self.values[sources, slots]
+
+    def move(self, moves: Moves) -> None:
+        """Move slots within places."""
+        if moves.places.size:
+            places, sources, destinations = (on_device(m, self.keys.device) for m in moves)
+            # The right side is read before a slot is written.
+            self.keys[places, destinations] = self.keys[places, sources]
+            self.values[places, destinations] = self.values[places, sources]
 
     def get_seq_length(self, *_: Any) -> int:
         """Return the number of slots that the model has seen."""

@@ -17,19 +17,18 @@ import numpy.typing as npt
 from otm._core.optional import require
 from otm._core.tensors import on_device
 from otm.decoding.device.drafts import DeviceDrafts, Drafted, ModelDrafts, as_drafts
+from otm.decoding.device.faults import BAD_DRAFT, BAD_TARGET, check_faults
 from otm.decoding.device.session import DeviceSession
+from otm.decoding.device.trees import KINDS, TreeKernelRounds
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Context, Path
 from otm.decoding.rounds import Batch, Outcome, Rounds, RoundsTask
-from otm.errors import InvalidDistributionError, InvalidDraftsError
+from otm.errors import InvalidDraftsError
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.results import Verified
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.verify import verify_probs
 from otm.rules import RULES, Rule, named, names
-
-BAD_DRAFT, BAD_TARGET = 1, 2
-"""Fault bits of a sequence: scores of draft or target model gave no valid distribution."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,19 @@ class DeviceVerifier:
     `spectr` and `AssistedDecoding` verify on the host.  Probabilities are float32, or float64 if
     the scores are float64 or fractions.
 
+    Trees of `BestFirstDrafter`, `DrawnTreeDrafter`, `StaticTreeDrafter` and `ModelDrafter` grow on
+    the device, if the model reads trees; trees of other drafters are copied there.
+
     Parameters
     ----------
     rule : str, optional
-        A rule with a kernel: "chain" or "block" for one chain; "grid k-Seq", "grid optimal" or
-        "grid walk and keep" for several chains.
+        A rule with a kernel.
+
+        - For one chain: "chain" or "block".
+        - For several chains: "grid k-Seq", "grid optimal" or "grid walk and keep".
+        - For trees, by the kind of their drafts: "target-only" (Top), "greedy" (Greedy), "recursive
+          rejection without replacement" (WithoutReplacement), "walk and keep" (Top or Greedy).
+          The target must read trees, and no logits processor may be set.
 
     Raises
     ------
@@ -65,7 +72,8 @@ class DeviceVerifier:
     rule: str = "chain"
 
     def __post_init__(self) -> None:
-        named(self.rule, "kernel")
+        if self.rule not in KINDS:
+            named(self.rule, "kernel")
 
     def rounds(self, task: RoundsTask) -> Rounds:
         """Return an object that runs the steps of one batch on the device of the models.
@@ -84,7 +92,11 @@ class DeviceVerifier:
         ------
         UnknownMethodError
             If there is no such rule, or it has no kernel.
+        InvalidParameterError
+            If a rule for trees gets a target that reads no trees, or a logits processor.
         """
+        if self.rule in KINDS:
+            return TreeKernelRounds(task, self.rule)
         return KernelRounds(task, named(self.rule, "kernel"))
 
 
@@ -160,7 +172,7 @@ class DeviceRounds(Rounds):
         """Split the integers of a step [B, Kγ + γ + 3], and update the sessions' tokens."""
         batch, chains = lengths.shape
         gamma = (numbers.shape[1] - 3) // (chains + 1)
-        self._check(numbers[:, -1])
+        check_faults(numbers[:, -1])
         drafts: list[list[Path]] = [
             [tuple(path[:n].tolist()) for path, n in zip(paths, counts, strict=True)]
             for paths, counts in zip(
@@ -177,18 +189,6 @@ class DeviceRounds(Rounds):
             Outcome(tuple(filter(None, paths)), tuple(output[: accepted + 1].tolist()))
             for paths, output, accepted in zip(drafts, outputs, numbers[:, -2], strict=True)
         ]
-
-    def _check(self, faults: npt.NDArray[np.int64]) -> None:
-        """Raise if scores gave no valid distribution, before any result of the step is stored."""
-        wrong = np.flatnonzero(faults)
-        if wrong.size:
-            b = int(wrong[0])
-            model = "draft model" if faults[b] & BAD_DRAFT else "target model"
-            raise InvalidDistributionError(
-                f"sequence {b} of the batch: the logits of the {model} have NaN, +∞ or only −∞, or "
-                "its probabilities are below 0 or do not sum to one; at least one logit must be "
-                "finite, and all others must be finite or −∞"
-            )
 
 
 class KernelRounds(DeviceRounds):

@@ -14,6 +14,7 @@ from otm._core.tensors import is_tensor, on_device
 from otm.decoding.reading import (
     Context,
     LogitsProcessor,
+    Path,
     check_processed,
     check_scores,
 )
@@ -54,6 +55,8 @@ class DeviceSession:
         self._owners: list[int] = []
         # Index of the prompt that each sequence began with.
         self._prompts: list[int] = []
+        # [B]: place of the first node of the last tree among the tokens read with it.
+        self._first: Lengths = np.zeros(0, np.int64)
 
     @property
     def _session(self) -> Session:
@@ -115,13 +118,54 @@ class DeviceSession:
         """Read tokens [R, L] on the device, `counts` [R] per row; return the scores [R, L, V]."""
         return self._scores(self._session.append_tensor, tokens, counts)
 
+    def read_tree(self, tokens: Any, parents: Any) -> Any:
+        """Read the unread tokens of each context and a tree of drafts after it, at once.
+
+        `tokens` [B, N] has −1 at unused nodes, and `parents` [B, N] has −1 after the context.
+        Returns scores [B, N, V] after the nodes; [B, N + 1, V], with the scores after the context
+        first, if every context had unread tokens.
+        """
+        torch = require("torch")
+        unread = [
+            context[len(text) :] for context, text in zip(self._contexts, self._texts, strict=True)
+        ]
+        counts = np.array([len(part) for part in unread])
+        width, (batch, nodes) = int(counts.max()) + tokens.shape[1], tokens.shape
+        places = np.arange(width)
+        # Each token follows the one before it; what follows the last one are unused nodes.
+        before = np.where(places < counts[:, None], places, counts[:, None]) - 1
+        ids = np.zeros((batch, width), np.int64)
+        for row, part in zip(ids, unread, strict=True):
+            row[: len(part)] = part
+        columns = counts[:, None] + np.arange(nodes)
+        first = counts[:, None]
+        ids, before, columns, first = (
+            on_device(x, tokens.device) for x in (ids, before, columns, first)
+        )
+        ids = ids.scatter(1, columns, tokens.clamp(min=0))
+        before = before.scatter(1, columns, torch.where(parents < 0, first - 1, parents + first))
+        scores = self._scores(self._session.append_tree, ids, before, counts)
+        self._texts, self._first = list(self._contexts), counts
+        if counts.max() <= 1:
+            return scores
+        after = torch.cat([first - 1, columns], 1)
+        return scores[torch.arange(batch, device=tokens.device)[:, None], after]
+
+    def keep_paths(self, paths: Sequence[Sequence[int]], drafts: Sequence[Path]) -> None:
+        """Let each row keep the nodes `paths` of the last tree, whose tokens are `drafts`."""
+        entries = padded(
+            [[n + node for node in p] for n, p in zip(self._first, paths, strict=True)]
+        )
+        if entries.size:
+            self._timed(self._session.keep_paths, entries)
+            self._texts = [t + path for t, path in zip(self._texts, drafts, strict=True)]
+
     def memory(self, like: Any, shape: tuple[int, ...]) -> Any:
         """Return memory for the distributions of these scores; it is valid until the next call.
 
         Memory is reused, because an allocation takes longer than the computation.
         """
-        dtype = dtype_on_device(self._sampling, like)
-        memory = self._memory
+        memory, dtype = self._memory, dtype_on_device(self._sampling, like)
         if memory is None or (memory.shape, memory.dtype, memory.device) != (
             shape,
             dtype,
@@ -129,6 +173,18 @@ class DeviceSession:
         ):
             self._memory = like.new_empty(shape, dtype=dtype)
         return self._memory
+
+    def tree_probs(self, scores: Any, *, keep: bool) -> tuple[Any, Any]:
+        """Return distributions of scores [B, n, V] and their validity, without logits processors.
+
+        With `keep`, the distributions stay valid after the next call.
+        """
+        shape = tuple(scores.shape)
+        if keep:
+            out = scores.new_empty(shape, dtype=dtype_on_device(self._sampling, scores))
+        else:
+            out = self.memory(scores, shape)
+        return self.probs(scores, None, np.ones(shape[:2], np.bool_), out)
 
     def probs(self, scores: Any, drafts: Any, live: Live, out: Any) -> tuple[Any, Any]:
         """Return distributions of scores [B, C, V] after drafts [B, C, i], and their validity.

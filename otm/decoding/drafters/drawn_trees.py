@@ -23,6 +23,9 @@ Floats = npt.NDArray[np.float64]
 STEPS = 16
 """Number of halvings of the interval of a threshold, on a logarithmic scale."""
 
+LEAST_REST = 2.0**-40
+"""Least probability of the tokens that are not certain, for a draw; rounding leaves about 2^−52."""
+
 
 class DrawnTreeDrafter(ReadingDrafter):
     """Draft trees of likely tokens in which a node may also draw one child.
@@ -145,8 +148,7 @@ class Level:
             best = row[most_probable(row, most)].astype(np.float64)
             of_row[: best.size] = best
         rest = 1 - np.cumsum(np.pad(top, ((0, 0), (1, 0))), axis=1)
-        # A node without other tokens draws none; rounding leaves about 2^−52 of them.
-        rest[rest < 2.0**-40] = 0
+        rest[rest < LEAST_REST] = 0
         return cls(above[:, None] * weight * top, above[:, None] * rest)
 
     def children(self, threshold: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:

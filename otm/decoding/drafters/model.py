@@ -34,6 +34,7 @@ class ReadingDrafter(Drafter):
         self.vocabulary = model.vocabulary
         self.context_length = model.context_length
         self.model = model
+        self.sampling, self.processor = sampling, logits_processor
         self._reader = Reader(model, sampling, logits_processor)
 
     @property
@@ -103,7 +104,6 @@ class ModelDrafter(ReadingDrafter):
         self.draft_kind = check_name("kind of drafts", draft_kind, DRAFT_KINDS)
         self.branching = as_branching(branching)
         super().__init__(model, sampling, logits_processor)
-        self.sampling, self.processor = sampling, logits_processor
 
     def draft(
         self,

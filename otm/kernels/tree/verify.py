@@ -66,7 +66,8 @@ def verify_tree_probs(
     draft_probs : array or Tensor [B, N + 1, V'], or None
         The distributions that the sampled children were drawn from, after the context and after
         each draft, V' ≤ V.  A row is read only if its node has sampled children.  The draw of a
-        child excludes the tokens of its earlier siblings.  None means that no draft was sampled.
+        child excludes the tokens of its earlier sampled siblings; if it also excludes deterministic
+        siblings, their probability in the row must be 0.  None means that no draft was sampled.
     draft_tokens : int array or Tensor [B, N]
         The drafts of a tree: parents before children, siblings in the order of their draws.  −1
         marks an unused entry.

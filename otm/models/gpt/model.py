@@ -120,6 +120,8 @@ class GPT(Transformer, LanguageModel):
     torch.Size([1, 6, 256])
     """
 
+    reads_trees = True
+
     def start(self, rows: int) -> Session:
         """Open a session with a number of empty rows."""
         return GPTSession(self, rows)

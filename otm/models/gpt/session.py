@@ -13,6 +13,7 @@ from otm.errors import InvalidInputError
 from otm.models.base import PaddedTokens, Session
 from otm.models.cached_rows import CachedRows, Indices, LayerStorage, Window
 from otm.models.gpt.transformer import Transformer
+from otm.models.tree_attention import ancestors, visible_slots
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,6 +38,21 @@ class GPTSession(Session):
         self._rows.append_unknown(counts)
         with require("torch").inference_mode():
             return self._network.output(self._read(tokens, order, starts))
+
+    def append_tree(self, tokens: Tensor, parents: Tensor, counts: Indices) -> Tensor:
+        """Append `counts` [R] tokens and score a tree after them; return logits [R, M, V]."""
+        order, starts = self._rows.order, self._rows.lengths
+        self._rows.append_tree(counts)
+        with require("torch").inference_mode():
+            known = ancestors(parents.to(self._network.turns.device, non_blocking=True))
+            return self._network.output(self._read(tokens, order, starts, known))
+
+    def keep_paths(self, paths: Indices) -> None:
+        """Append to each row a path of its last tree: entries [R, D], padded with −1."""
+        moves = self._rows.keep_paths(paths)
+        with require("torch").inference_mode():
+            for layer in self._layers:
+                layer.move(moves)
 
     def read(self, tokens: PaddedTokens) -> None:
         """Append tokens without computing logits."""
@@ -66,10 +82,13 @@ class GPTSession(Session):
         ids = require("torch").from_numpy(np.maximum(tokens, 0))
         return self._read(ids, order, starts)
 
-    def _read(self, ids: Tensor, order: Indices | None, starts: Indices) -> Any:
+    def _read(
+        self, ids: Tensor, order: Indices | None, starts: Indices, known: Tensor | None = None
+    ) -> Any:
         """Run the network on ids [R, L]; each row already has `starts` [R] tokens.
 
-        Return the output of the last block, [R, L, width].
+        `known` is the result of `ancestors` for a tree.  Return the output of the last block,
+        [R, L, width].
         """
         torch, network = require("torch"), self._network
         (R, L), device = ids.shape, network.turns.device
@@ -78,7 +97,9 @@ class GPTSession(Session):
         ids = ids.to(device, non_blocking=True)
         # Rows are computed in the order of their places.
         if order is not None:
-            ids, starts = ids[on_device(order, device)], starts[order]
+            place = on_device(order, device)
+            ids, starts = ids[place], starts[order]
+            known = None if known is None else known[place]
         start, end = int(starts[0]), int(starts.max()) + L
         # If all rows have equal lengths, slices are read and written, and one mask is enough.
         alike = bool((starts == start).all())
@@ -91,9 +112,12 @@ class GPTSession(Session):
         visible = Window(self._rows.capacity, start, end, write, (slice(R), slice(end)), {})
         for layer in self._layers:
             layer.open(visible)
-        causal = end == L > 1
+        causal = end == L > 1 and known is None
         mask = None
-        if not (causal or (alike and L == 1)):
+        if known is not None:
+            mask = visible_slots(known, positions[:, 0], end)
+            positions = positions[:, :1] + known.sum(-1) - 1
+        elif not (causal or (alike and L == 1)):
             mask = torch.arange(end, device=device) <= positions[:, None, :, None]
         attention = torch.nn.functional.scaled_dot_product_attention
 

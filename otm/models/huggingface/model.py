@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel, Session
 from otm.models.huggingface.session import CachedSession, RereadingSession, Sources, new_cache
 from otm.models.huggingface.states import StateMemory
+from otm.models.huggingface.trees import reads_trees
 
 LIMITS = "max_position_embeddings", "max_target_positions"
 """Names in model configurations for the largest number of tokens of a row."""
@@ -91,6 +93,16 @@ class HuggingFaceModel(LanguageModel):
     def device(self) -> Any:
         """Device of the model's input tokens, as a torch.device."""
         return self.model.get_input_embeddings().weight.device
+
+    @property
+    def reads_trees(self) -> bool:
+        """Whether sessions read a tree of tokens at once; the first use tests this with tokens.
+
+        Models with sliding windows, without `position_ids` or without a cache do not.
+        """
+        if not self._cached or self._sources is not None:
+            return False
+        return reads_trees(self.model, partial(HuggingFaceModel.start, self, 1))
 
     def start(self, rows: int) -> Session:
         """Open a session with a number of empty rows.

@@ -16,6 +16,8 @@ from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import PaddedTokens, Session, TokenRows, check_length
 from otm.models.cached_rows import CachedRows, Indices, LayerStorage, window
 from otm.models.huggingface.states import RowStates
+from otm.models.huggingface.trees import tree_arguments
+from otm.models.tree_attention import ancestors
 
 STORED = "DynamicLayer", "DynamicSlidingWindowLayer"
 """Cache layers of transformers that hold only the keys and values of each token."""
@@ -156,6 +158,9 @@ class CachedSession(HuggingFaceSession):
 
     past: Past | None = None
     states: RowStates | None = None
+    # Rows, tokens and hidden states of the last tree.
+    _tree: tuple[Indices, Any] = np.zeros(0, np.int64), None
+    _hidden: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -174,6 +179,52 @@ class CachedSession(HuggingFaceSession):
         lengths = self._rows.lengths
         self._rows.append_unknown(counts)
         return self._scores(tokens.to(self._device, non_blocking=True), counts, lengths)
+
+    def append_tree(self, tokens: Any, parents: Any, counts: Indices) -> Any:
+        """Append `counts` [R] tokens and score a tree after them; return logits [R, M, V]."""
+        places, lengths = self._rows.places, self._rows.lengths
+        self._rows.append_tree(counts)
+        # Rows are run in the order of their places.
+        order = np.argsort(places)
+        everything = np.full(len(order), tokens.shape[1])
+        visible = window(
+            self._rows.capacity, places[order], lengths[order], everything, self._device
+        )
+        for layer in self._layers:
+            layer.open(visible)
+        ids, known = tokens.to(self._device, non_blocking=True), ancestors(parents)
+        in_order = bool((places == np.arange(len(places))).all())
+        if not in_order:
+            place = on_device(order, self._device)
+            ids, known = ids[place], known[place]
+        starts = on_device(lengths[order], self._device)
+        like = self._model.get_input_embeddings().weight
+        arguments = tree_arguments(known.to(self._device), visible, starts, self._most, like)
+        record = None
+        if self.states is not None:
+            self._tree = order, ids
+            record = partial(self._record_tree, counts[order])
+        arguments |= self._cache_arguments(self._owners[order])
+        logits = self._run(ids, record=record, use_cache=True, **arguments)
+        return logits if in_order else logits[on_device(places, self._device)]
+
+    def _record_tree(self, counts: Indices, hidden: Sequence[Any]) -> None:
+        """Record the states of the appended tokens, and hold those of the tree."""
+        rows, ids = self._tree
+        self._hidden = hidden
+        if self.states is not None:
+            self.states.append(rows, ids, counts, hidden)
+
+    def keep_paths(self, paths: Indices) -> None:
+        """Append to each row a path of its last tree: entries [R, D], padded with −1."""
+        moves = self._rows.keep_paths(paths)
+        for layer in self._layers:
+            layer.move(moves)
+        if self.states is not None:
+            rows, ids = self._tree
+            entries = on_device(paths[rows].clip(min=0), self._device)
+            chosen = [of_layer.take_along_dim(entries[..., None], 1) for of_layer in self._hidden]
+            self.states.append(rows, ids.gather(1, entries), (paths[rows] >= 0).sum(1), chosen)
 
     def _scores(self, tokens: Any, counts: Indices, lengths: Indices) -> Any:
         scores: Any = np.broadcast_to(0.0, (*tokens.shape, self._vocabulary))

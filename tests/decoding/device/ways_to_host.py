@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from otm.decoding.device.rounds import DeviceRounds
+from otm.decoding.rounds import Rounds
 
 WAYS = {
     "item", "tolist", "numpy", "__array__", "__dlpack__", "__bool__", "__int__", "__float__",
@@ -61,10 +62,12 @@ def called_by_transformers() -> bool:
 
 
 @contextmanager
-def counted_by_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
-    """Note what each round sends to the host."""
+def counted_by_step(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Rounds] = DeviceRounds
+) -> Iterator[list[list[int]]]:
+    """Note what each round of a kind sends to the host."""
     rounds: list[list[int]] = []
-    step = DeviceRounds.step
+    step = kind.step
 
     def counted(*arguments: Any) -> Any:
         with Host() as host:
@@ -73,5 +76,5 @@ def counted_by_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]
         return made
 
     with monkeypatch.context() as patch:
-        patch.setattr(DeviceRounds, "step", counted)
+        patch.setattr(kind, "step", counted)
         yield rounds

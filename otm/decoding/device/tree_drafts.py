@@ -1,0 +1,255 @@
+"""Draft trees as tensors: grown on the device of a model, or copied from a host drafter."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeGuard
+
+import numpy as np
+
+from otm._core.optional import require
+from otm._core.tensors import on_device
+from otm.decoding.checks import as_paths
+from otm.decoding.device.grown_trees import (
+    Level,
+    Tree,
+    best_paths,
+    certain_and_drawn,
+    empty,
+    planned,
+    shape_of,
+)
+from otm.decoding.device.session import DeviceSession
+from otm.decoding.draft_tree import DraftNode
+from otm.decoding.drafters.base import Drafter
+from otm.decoding.drafters.drawn_trees import DrawnTreeDrafter
+from otm.decoding.drafters.model import ModelDrafter
+from otm.decoding.drafters.trees import BestFirstDrafter, StaticTreeDrafter
+from otm.decoding.rounds import Batch
+from otm.errors import InvalidDraftsError
+from otm.kernels.tree.verify import WALK, WITHOUT_REPLACEMENT
+
+KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "target-only": (WITHOUT_REPLACEMENT, ("Top",)),
+        "greedy": (WITHOUT_REPLACEMENT, ("Greedy",)),
+        WITHOUT_REPLACEMENT: (WITHOUT_REPLACEMENT, ("WithoutReplacement",)),
+        WALK: (WALK, ("Top", "Greedy")),
+    }
+)
+"""For each rule of trees with a kernel, the kernel's rule and the kinds of drafts it verifies."""
+
+Grown: TypeAlias = "BestFirstDrafter | DrawnTreeDrafter | ModelDrafter | StaticTreeDrafter"
+"""A drafter whose trees can grow on the device of its model."""
+
+
+@dataclass(frozen=True)
+class DraftedTrees:
+    """Trees of at most N drafts for each of B sequences."""
+
+    # int64 [B, N] each; −1 for unused nodes, and for parents below the root.
+    tokens: Any
+    parents: Any
+    # Which drafts were drawn, bool [B, N].
+    sampled: Any
+    # Weights [B, N + 1, V] that the drawn drafts are drawn by, after the context and each draft: a
+    # distribution without the certain drafts of the node.  None if no draft is drawn.
+    probs: Any = None
+    # Whether the distributions of each sequence are valid, bool [B]; None if the host checked them.
+    good: Any = None
+    # Largest number of drawn drafts of a node.
+    drawn: int = 0
+
+
+class TreeDrafts(ABC):
+    """Source of trees for a batch, as tensors."""
+
+    @abstractmethod
+    def draft(self, batch: Batch) -> DraftedTrees:
+        """Return a tree after each context."""
+
+    @property
+    @abstractmethod
+    def seconds(self) -> float:
+        """Seconds spent in models so far."""
+
+
+class GrownTrees(TreeDrafts):
+    """Trees that grow on the device of the draft model; the host sees them after verification."""
+
+    def __init__(self, drafter: Grown) -> None:
+        self._drafter = drafter
+        self._rows = DeviceSession(drafter.model, drafter.sampling)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent in the model so far."""
+        return self._rows.seconds
+
+    def draft(self, batch: Batch) -> DraftedTrees:
+        """Grow the trees of the batch, level by level."""
+        torch, drafter = require("torch"), self._drafter
+        self._rows.follow(batch.contexts, batch.parents)
+        size, levels = len(batch.contexts), max(batch.depths)
+        shape = []
+        if isinstance(drafter, ModelDrafter | StaticTreeDrafter):
+            shape = shape_of(drafter, levels)
+            levels, nodes = len(shape), int(sum(counts.sum() for counts in shape))
+            grow: Any = partial(planned, shape=shape, kind=drafter.draft_kind)
+        elif isinstance(drafter, BestFirstDrafter):
+            nodes, grow = drafter.nodes, partial(best_paths, width=drafter.width)
+        else:
+            nodes, grow = drafter.nodes, partial(certain_and_drawn, weight=drafter.weight)
+        if levels == 0:
+            return no_trees(size)
+        scores = self._rows.read_contexts(batch.contexts)[:, None]  # [B, 1, V]
+        device = scores.device
+        tree = empty(size, nodes, device)
+        # One uniform a draw: of each child if they are drawn without replacement.
+        most = max((int(counts.max()) for counts in shape), default=1)
+        coins = np.stack([u((nodes + 1) * most).reshape(-1, most) for u in batch.uniforms])
+        points = on_device(coins.astype(np.float64), device)
+        limits = on_device(np.array(batch.depths), device)
+        kept: list[Any] = []
+        good = torch.ones(size, dtype=torch.bool, device=device)
+        for i in range(levels):
+            if i:
+                scores = self._rows.read_tree(tree.tokens, tree.parents)
+            probs, valid = self._rows.tree_probs(scores, keep=True)
+            grows, coin = (limits > i)[:, None], points[:, :1]
+            beliefs = tree.beliefs.new_ones(size, 1) * grows
+            if i:
+                grows, coin = grows & (tree.depths == i), points[:, 1:]
+                beliefs = tree.beliefs * grows
+            good = good & (valid | ~grows).all(1)
+            if drafter_kind(drafter) != "Top":
+                kept = with_rows(kept, probs, grows)
+            later = (limits - i - 1).clamp(min=0)
+            tree = grow(tree, Level(probs, beliefs, i, later, coin))
+        drafts = tree.tokens, tree.parents, tree.sampled
+        if drafter_kind(drafter) == "Top":
+            return DraftedTrees(*drafts, good=good)
+        after = kept[1] if len(kept) > 1 else kept[0].expand(-1, nodes, -1)
+        rows = torch.cat([kept[0], after], 1)
+        return DraftedTrees(*drafts, without_certain(rows, tree), good, most)
+
+
+def with_rows(kept: list[Any], probs: Any, grows: Any) -> list[Any]:
+    """Keep the rows that drafts are drawn from: after the context [B, 1, V], after nodes [B, N, V].
+
+    A later reading of the same tokens can be rounded otherwise, so rows of earlier levels stay.
+    """
+    if len(kept) < 2:
+        return [*kept, probs]
+    return [kept[0], probs.where(grows[..., None], kept[1])]
+
+
+def without_certain(rows: Any, tree: Tree) -> Any:
+    """Remove certain children from the rows [B, N + 1, V] that their siblings were drawn from."""
+    torch = require("torch")
+    flat = rows.flatten(1)
+    places = (tree.parents + 1) * rows.shape[2] + tree.tokens.clamp(min=0)
+    is_certain = (tree.tokens >= 0) & ~tree.sampled
+    left = torch.where(is_certain, 0.0, flat.gather(1, places)).to(flat.dtype)
+    return flat.scatter_reduce(1, places, left, "amin").view(rows.shape)
+
+
+def drafter_kind(drafter: Drafter | None) -> str:
+    """Return the kind of draft sampling of a drafter of trees; "" if it is unknown."""
+    if isinstance(drafter, BestFirstDrafter):
+        return "Top"
+    if isinstance(drafter, DrawnTreeDrafter):
+        return "Greedy"
+    if isinstance(drafter, ModelDrafter | StaticTreeDrafter):
+        return drafter.draft_kind
+    return ""
+
+
+class HostTrees(TreeDrafts):
+    """Trees from any drafter that runs on the host, copied to tensors."""
+
+    def __init__(self, drafter: Drafter, vocabulary: int, rule: str) -> None:
+        self._drafter, self._vocabulary, self._rule = drafter, vocabulary, rule
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent in the drafter's models so far."""
+        return self._drafter.seconds
+
+    def draft(self, batch: Batch) -> DraftedTrees:
+        """Run the drafter, and convert its trees and their distributions to tensors."""
+        torch = require("torch")
+        trees = self._drafter.draft(*batch)
+        as_paths(trees, batch.depths, self._vocabulary)
+        nodes = [list(tree.nodes())[1:] for tree in trees]
+        if not any(nodes):
+            return no_trees(len(trees))
+        shape = len(trees), max(map(len, nodes))
+        tokens, parents = np.full(shape, -1), np.full(shape, -1)
+        sampled, placed, most = np.zeros(shape, np.bool_), [], 0
+        for b, (tree, below) in enumerate(zip(trees, nodes, strict=True)):
+            place = {id(node): i for i, node in enumerate(below)}
+            for node in (tree, *below):
+                here = [place[id(child)] for child in node.children]
+                tokens[b, here] = [child.token for child in node.children]
+                parents[b, here] = place.get(id(node), -1)
+                drawn = self._drawn(node)
+                most = max(most, drawn)
+                if drawn:
+                    sampled[b, here[-drawn:]] = True
+                    certain = tokens[b, here[:-drawn]]
+                    placed.append((b, place.get(id(node), -1) + 1, node.draft_probs, certain))
+        probs = None
+        if placed:
+            rows = np.zeros((shape[0], shape[1] + 1, self._vocabulary))
+            for b, row, each, certain in placed:
+                rows[b, row, each.tokens] = each.probabilities
+                rows[b, row, certain] = 0
+            probs = torch.from_numpy(rows)
+        arrays = map(torch.from_numpy, (tokens, parents, sampled))
+        return DraftedTrees(*arrays, probs, drawn=most)
+
+    def _drawn(self, node: DraftNode) -> int:
+        """Return how many children of a node were drawn, after a check of their kind."""
+        count = len(node.children)
+        if len({child.token for child in node.children}) < count:
+            raise InvalidDraftsError(
+                f"two drafts after {node.path} are the same token; on a device the children of a "
+                "node are different tokens"
+            )
+        kinds = KINDS[self._rule][1]
+        is_certain = node.draft_kind == "Top" and "Top" in kinds
+        if not count or is_certain or self._rule == "target-only":
+            return 0
+        # This raises for drafts of another kind.
+        node.checked_draft_probs(kinds[-1])
+        return count if node.draft_kind == "WithoutReplacement" else 1
+
+
+def no_trees(batch: int) -> DraftedTrees:
+    """Return trees without drafts for a batch of sequences."""
+    torch = require("torch")
+    nothing = torch.zeros((batch, 0), dtype=torch.int64)
+    return DraftedTrees(nothing, nothing, nothing > 0)
+
+
+def as_tree_drafts(drafter: Drafter | None, vocabulary: int, rule: str) -> TreeDrafts | None:
+    """Return a source of trees as tensors: grown on the device of a model, or copied to it."""
+    if drafter is None:
+        return None
+    if grows_on_device(drafter):
+        return GrownTrees(drafter)
+    return HostTrees(drafter, vocabulary, rule)
+
+
+def grows_on_device(drafter: Drafter) -> TypeGuard[Grown]:
+    """Return whether the trees of a drafter can grow on the device of its model."""
+    if type(drafter) not in {BestFirstDrafter, DrawnTreeDrafter, ModelDrafter, StaticTreeDrafter}:
+        return False
+    return (
+        drafter_kind(drafter) != "IID" and drafter.processor is None and drafter.model.reads_trees
+    )
