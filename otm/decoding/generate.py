@@ -13,7 +13,7 @@ from otm.decoding.policies import GammaPolicy
 from otm.decoding.rounds import AnyVerifier
 from otm.decoding.sampling_parameters import SamplingParameters, ranking_parameters
 from otm.decoding.trace import Generation
-from otm.decoding.verifiers.by_rule import RuleVerifier, chain_rule, tree_rule
+from otm.decoding.verifiers.by_rule import RuleVerifier, chain_rule, tree_verifier
 from otm.errors import InvalidParameterError
 from otm.models.base import LanguageModel
 from otm.rules import RULES
@@ -129,7 +129,7 @@ def spectr(
     *,
     k: Branching | None = None,
     gamma: int | GammaPolicy = 5,
-    rule: str | PlanBuilder = "k-Seq",
+    rule: str | PlanBuilder | None = None,
     draft_sampling: SamplingParameters | None = None,
     **options: Unpack[DecodingOptions],
 ) -> Generation:
@@ -150,7 +150,9 @@ def spectr(
     gamma : int or GammaPolicy, optional
         Length of the chains, or depth of the tree.
     rule : str or callable, optional
-        How the verifier selects one of the drafts of a node.
+        How the verifier selects one of the drafts of a node.  The default is "walk and keep", or
+        "grid walk and keep" for chains on a GPU.  On average, no other rule here accepts more
+        independent drafts.
 
         - A name that `tree_rules` lists, such as "k-Seq" or "optimal".
         - A function from a `Problem` to a plan, such as a lenient one.
@@ -162,9 +164,12 @@ def spectr(
         independent draws.  "recursive rejection without replacement" and "greedy" draw as their
         names say, and "target-only" takes the most probable tokens without sampling.
 
-        On a GPU, "grid k-Seq", "grid optimal" and "grid walk and keep" verify chains on the
-        device.  With several chains, all rules except the grid rules copy scores to the host.  On
-        the host, grid rules also verify prefix trees, whose shape must not depend on tokens.
+        On a GPU, the default, "grid k-Seq", "grid optimal" and "grid walk and keep" verify chains
+        on the device.  "target-only", "greedy", "recursive rejection without replacement" and
+        "walk and keep" verify trees of certain drafts, or with different tokens below each node,
+        on the device, if the target reads trees and there is no logits processor.  All others copy
+        scores to the host.  On the host, grid rules also verify prefix trees, whose shape must not
+        depend on tokens.
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model; by default in the same way as from the target.
     **options
@@ -202,7 +207,7 @@ def spectr(
     >>> 3.2 < generation.block_efficiency < 3.6
     True
     """
-    verifier = RuleVerifier(tree_rule(rule))
+    verifier = tree_verifier(rule)
     draft_kind = verifier.rule.drafts
     drafter = as_drafter(draft, CHAINS, draft_sampling, options, k=k, draft_kind=draft_kind)
     return decode(target, prompts, drafter, verifier, gamma=gamma, options=options)

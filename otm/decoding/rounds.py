@@ -59,17 +59,22 @@ class RoundsTask:
     sequences: int
     backend: str
 
+    def is_on_cpu(self) -> bool:
+        """Return whether the target's tensors are on a CPU."""
+        return bool(self.target.device.type == "cpu")
+
+    def is_small(self) -> bool:
+        """Return whether a CPU verifies few tokens, for which torch's calls exceed its work."""
+        return self.is_on_cpu() and self.target.vocabulary < LEAST_VOCABULARY
+
     def suits_device(self) -> bool:
         """Return whether to verify on the device of the models, instead of on the host."""
         if self.target.device is None or not (self.drafter is None or self.drafter.suits_device):
             return False
-        if self.target.device.type != "cpu":
+        if not self.is_on_cpu():
             return True
-        # For smaller vocabularies, the overhead of a torch call exceeds its work.  If truncation
-        # keeps few tokens, the host computes with these tokens only.
-        return self.target.vocabulary >= LEAST_VOCABULARY and keeps_all_tokens(
-            as_sampling(self.sampling)
-        )
+        # If truncation keeps few tokens, the host computes with these tokens only.
+        return not self.is_small() and keeps_all_tokens(as_sampling(self.sampling))
 
 
 class _Timed(Protocol):
@@ -87,9 +92,12 @@ class Rounds(ABC):
     ----------
     steps_are_independent : bool
         Whether the randomness of later steps is independent of the drafts that were not reached.
+    place : {"host", "device"}
+        Where drafts are verified.
     """
 
     steps_are_independent = True
+    place = "host"
 
     def __init__(self, drafter: _Timed | None, target: _Timed) -> None:
         self._timed = drafter, target

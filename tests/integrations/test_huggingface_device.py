@@ -12,6 +12,8 @@ transformers = pytest.importorskip("transformers")
 
 from otm.decoding import speculative  # noqa: E402
 from otm.decoding.device.session import DeviceSession  # noqa: E402
+from otm.decoding.device.trees import TreeKernelRounds  # noqa: E402
+from otm.decoding.rounds import RoundsTask  # noqa: E402
 from otm.errors import UnknownMethodError  # noqa: E402
 from otm.integrations.huggingface import AssistedDecoding, patch_generate  # noqa: E402
 from otm.integrations.huggingface.processors import BatchProcessor  # noqa: E402
@@ -90,6 +92,25 @@ def test_a_further_way_is_counted(
     with counted_by_step(monkeypatch) as steps:
         generate(AssistedDecoding(DRAFT, k=1, gamma=2), **PROCESSED)
     assert len(steps[0]) > 1
+
+
+@pytest.mark.parametrize("rule", ["target-only", "walk and keep", None])
+def test_trees_stay_on_the_device(rule: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a second copy in a step of trees, other texts, and a wrong place."""
+    monkeypatch.setattr(RoundsTask, "is_on_cpu", lambda task: False)
+    decoding = AssistedDecoding(DRAFT, gamma=GAMMA, rule=rule, nodes=6)
+    greedy = TARGET.generate(PROMPTS, do_sample=False, max_new_tokens=8, **PADDED)
+    with counted_by_step(monkeypatch, TreeKernelRounds) as steps:
+        for options in ({"top_k": 0}, {"temperature": 0.7, "top_p": 0.9}, {"do_sample": False}):
+            steps.clear()
+            text = generate(decoding, **options)
+            assert decoding.verified_on == "device"
+            assert steps
+            most = len(PROMPTS) * (2 * 6 + GAMMA + 1 + 2)
+            assert all(len(sizes) == 1 and sizes[0] <= most for sizes in steps)
+    assert text.tolist() == greedy.tolist()
+    generate(decoding, repetition_penalty=1.3)
+    assert decoding.verified_on == "host"
 
 
 def test_rules_for_one_chain() -> None:

@@ -38,7 +38,7 @@ class Level(NamedTuple):
 
     probs: Any  # [B, n, V]
     beliefs: Any  # float64 [B, n]; 0 for nodes that get no child
-    index: int  # 0 for the children of the root
+    number: int  # 0 for the children of the root
     later: Any  # int64 [B]: number of levels below this one
     coins: Any  # float64 [B, n, k]
 
@@ -56,12 +56,12 @@ def best_paths(tree: Tree, level: Level, width: int | None) -> Tree:
     torch = require("torch")
     nodes = tree.tokens.shape[1]
     probs, tokens = level.probs.topk(min(nodes, level.probs.shape[-1]))
-    parents = torch.arange(tokens.shape[1], device=tokens.device) - int(level.index == 0)
+    parents = torch.arange(tokens.shape[1], device=tokens.device) - int(level.number == 0)
     old = tree.depths > 0
     if width is not None:
-        latest = (tree.depths == level.index) & old
+        latest = (tree.depths == level.number) & old
         grows = latest & (latest.cumsum(1) <= width)
-        level = level._replace(beliefs=level.beliefs * grows) if level.index else level
+        level = level._replace(beliefs=level.beliefs * grows) if level.number else level
     beliefs = torch.cat([tree.beliefs, (level.beliefs[..., None] * probs.double()).flatten(1)], 1)
     # The sort is stable: parents and shorter paths stay first among equally probable ones.
     best = beliefs.sort(dim=1, descending=True, stable=True).indices[:, :nodes]
@@ -69,7 +69,7 @@ def best_paths(tree: Tree, level: Level, width: int | None) -> Tree:
     moved = torch.full_like(beliefs, -1, dtype=torch.int64).scatter(1, best, place)
     below = parents[:, None].expand(tokens.shape[1:]).flatten().expand(len(tokens), -1)
     above = torch.cat([tree.parents, below], 1).gather(1, best)
-    depths = torch.nn.functional.pad(tree.depths, (0, below.shape[1]), value=level.index + 1)
+    depths = torch.nn.functional.pad(tree.depths, (0, below.shape[1]), value=level.number + 1)
     beliefs = beliefs.gather(1, best)
     used = beliefs > 0
     above = torch.where(above < 0, above, moved.gather(1, above.clamp(min=0)))
@@ -108,7 +108,7 @@ def certain_and_drawn(tree: Tree, level: Level, weight: float) -> Tree:
         is_large = size.sum(1) > left
         low, high = middle.where(is_large, low), middle.where(~is_large, high)
     count, draws, value = children(high)
-    # Nodes take what is left of the budget in the order of their beliefs.
+    # Nodes take the rest of the budget in the order of their beliefs.
     order = level.beliefs.sort(dim=1, descending=True, stable=True).indices
     grows = (level.beliefs > 0).gather(1, order)
     count, draws = (x.gather(1, order) for x in (count, draws))
@@ -133,10 +133,10 @@ def certain_and_drawn(tree: Tree, level: Level, weight: float) -> Tree:
     token = drawn_token.gather(1, parent).where(is_drawn, token)
     belief = certain.flatten(1).gather(1, flat)
     belief = drawn.gather(2, counts[..., None])[..., 0].gather(1, parent).where(is_drawn, belief)
-    parent = parent - int(level.index == 0)
+    parent = parent - int(level.number == 0)
     return Tree(
         token.where(is_new, tree.tokens), parent.where(is_new, tree.parents),
-        tree.depths.where(~is_new, level.index + 1), belief.where(is_new, tree.beliefs),
+        tree.depths.where(~is_new, level.number + 1), belief.where(is_new, tree.beliefs),
         tree.sampled | is_drawn,
     )  # fmt: skip
 
@@ -156,10 +156,10 @@ def draw_outside(probs: Any, tokens: Any, counts: Any, coins: Any) -> Any:
 def planned(tree: Tree, level: Level, shape: Sequence[Counts], kind: str) -> Tree:
     """Add children to the nodes of the last level, as many as the shape says for each node."""
     torch = require("torch")
-    counts = shape[level.index]
+    counts = shape[level.number]
     most, certain = int(counts.max()), 0 * counts
-    begin = sum(map(len, shape[1 : level.index]))
-    here = slice(begin, begin + len(counts)) if level.index else slice(0, 1)
+    begin = sum(map(len, shape[1 : level.number]))
+    here = slice(begin, begin + len(counts)) if level.number else slice(0, 1)
     probs, beliefs, coins = (x[:, here] for x in (level.probs, level.beliefs, level.coins))
     device = probs.device
     if kind == "WithoutReplacement":
@@ -184,10 +184,10 @@ def planned(tree: Tree, level: Level, shape: Sequence[Counts], kind: str) -> Tre
     rank = np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
     own, flat = (on_device(x, device) for x in (owner, owner * most + rank))
     good, seen = good.flatten(1)[:, flat], seen.flatten(1)[:, flat]
-    above = (own + begin).expand(seen.shape) if level.index else torch.full_like(seen, -1)
-    start = sum(map(len, shape[1 : level.index + 1]))
+    above = (own + begin).expand(seen.shape) if level.number else torch.full_like(seen, -1)
+    start = sum(map(len, shape[1 : level.number + 1]))
     values = (
-        *(seen.where(good, -1), above.where(good, -1), good * (level.index + 1), good.double()),
+        *(seen.where(good, -1), above.where(good, -1), good * (level.number + 1), good.double()),
         on_device(rank >= certain[owner], device) & good,
     )
     parts = [part.clone() for part in tree]

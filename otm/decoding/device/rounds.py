@@ -19,7 +19,8 @@ from otm._core.tensors import on_device
 from otm.decoding.device.drafts import DeviceDrafts, Drafted, ModelDrafts, as_drafts
 from otm.decoding.device.faults import BAD_DRAFT, BAD_TARGET, check_faults
 from otm.decoding.device.session import DeviceSession
-from otm.decoding.device.trees import KINDS, TreeKernelRounds
+from otm.decoding.device.tree_drafts import KINDS
+from otm.decoding.device.trees import TreeKernelRounds
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Context, Path
 from otm.decoding.rounds import Batch, Outcome, Rounds, RoundsTask
@@ -102,6 +103,8 @@ class DeviceVerifier:
 
 class DeviceRounds(Rounds):
     """Steps in which the device drafts, scores and verifies chains for a whole batch."""
+
+    place = "device"
 
     def __init__(self, task: RoundsTask, drafts: DeviceDrafts | None) -> None:
         self._target = DeviceSession(task.target, task.sampling, task.processor)

@@ -202,16 +202,18 @@ class HostTrees(TreeDrafts):
                 if drawn:
                     sampled[b, here[-drawn:]] = True
                     certain = tokens[b, here[:-drawn]]
-                    placed.append((b, place.get(id(node), -1) + 1, node.draft_probs, certain))
-        probs = None
+                    probs = node.checked_draft_probs(node.draft_kind)
+                    placed.append((b, place.get(id(node), -1) + 1, probs, certain))
+        rows = None
         if placed:
-            rows = np.zeros((shape[0], shape[1] + 1, self._vocabulary))
+            weights = np.zeros((shape[0], shape[1] + 1, self._vocabulary))
             for b, row, each, certain in placed:
-                rows[b, row, each.tokens] = each.probabilities
-                rows[b, row, certain] = 0
-            probs = torch.from_numpy(rows)
-        arrays = map(torch.from_numpy, (tokens, parents, sampled))
-        return DraftedTrees(*arrays, probs, drawn=most)
+                weights[b, row, each.tokens] = each.probabilities
+                weights[b, row, certain] = 0
+            rows = torch.from_numpy(weights)
+        as_tensor = torch.from_numpy
+        drafts = as_tensor(tokens), as_tensor(parents), as_tensor(sampled)
+        return DraftedTrees(*drafts, rows, drawn=most)
 
     def _drawn(self, node: DraftNode) -> int:
         """Return how many children of a node were drawn, after a check of their kind."""
@@ -237,11 +239,16 @@ def no_trees(batch: int) -> DraftedTrees:
     return DraftedTrees(nothing, nothing, nothing > 0)
 
 
-def as_tree_drafts(drafter: Drafter | None, vocabulary: int, rule: str) -> TreeDrafts | None:
-    """Return a source of trees as tensors: grown on the device of a model, or copied to it."""
+def as_tree_drafts(
+    drafter: Drafter | None, vocabulary: int, rule: str, *, grows: bool
+) -> TreeDrafts | None:
+    """Return a source of trees as tensors: grown on the device of a model, or copied to it.
+
+    Without `grows`, all trees are copied.
+    """
     if drafter is None:
         return None
-    if grows_on_device(drafter):
+    if grows and grows_on_device(drafter):
         return GrownTrees(drafter)
     return HostTrees(drafter, vocabulary, rule)
 

@@ -27,7 +27,9 @@ from otm.kernels.tree.verify import WALK, WALK_UNIFORMS, verify_tree_probs
 class TreeKernelRounds(Rounds):
     """Steps in which the device scores and verifies trees for a whole batch."""
 
-    def __init__(self, task: RoundsTask, rule: str) -> None:
+    place = "device"
+
+    def __init__(self, task: RoundsTask, rule: str, *, grows: bool = True) -> None:
         if task.processor is not None or not task.target.reads_trees:
             what = "without logits processors" if task.processor is not None else "that reads trees"
             raise InvalidParameterError(
@@ -36,7 +38,7 @@ class TreeKernelRounds(Rounds):
             )
         self._rule, self._kernel, self._backend = rule, KINDS[rule][0], task.backend
         self._target = DeviceSession(task.target, task.sampling)
-        self._drafts = as_tree_drafts(task.drafter, task.target.vocabulary, rule)
+        self._drafts = as_tree_drafts(task.drafter, task.target.vocabulary, rule, grows=grows)
         super().__init__(self._drafts, self._target)
 
     def step(self, batch: Batch) -> list[Outcome]:

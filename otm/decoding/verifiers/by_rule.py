@@ -21,15 +21,32 @@ class RuleVerifier:
     """Verification by a rule: by its kernel on the models' device if possible, else on the host."""
 
     rule: Rule
+    # The rule whose kernel verifies chains on a device, if it is another one.
+    on_device: Rule | None = None
 
     def rounds(self, task: RoundsTask) -> Rounds:
         """Return an object that runs the steps of one batch, on the device or on the host."""
-        kernel = kernel_rule(self.rule, task)
-        if kernel is None:
-            return rounds_factory(host_verifier(self.rule))(task)
-        from otm.decoding.device.rounds import KernelRounds
+        kernel = kernel_rule(self.on_device or self.rule, task)
+        if kernel is not None:
+            from otm.decoding.device.rounds import KernelRounds
 
-        return KernelRounds(task, kernel)
+            return KernelRounds(task, kernel)
+        if verifies_trees_on_device(self.rule, task):
+            from otm.decoding.device.trees import TreeKernelRounds
+
+            # On a CPU, a drafter's own cache is faster: it reads each node once.
+            return TreeKernelRounds(task, self.rule.name, grows=not task.is_on_cpu())
+        return rounds_factory(host_verifier(self.rule))(task)
+
+
+def verifies_trees_on_device(rule: Rule, task: RoundsTask) -> bool:
+    """Return whether a kernel verifies the trees of a task, which the target must read at once."""
+    if task.target.device is None or task.processor is not None or task.is_small():
+        return False
+    from otm.decoding.device.tree_drafts import KINDS, drafter_kind
+
+    _, kinds = KINDS.get(rule.name, ("", ()))
+    return drafter_kind(task.drafter) in kinds and task.target.reads_trees
 
 
 def kernel_rule(rule: Rule, task: RoundsTask) -> Rule | None:
@@ -60,6 +77,13 @@ def host_verifier(rule: Rule) -> AnyVerifier:
 def chain_rule(rule: Any) -> Rule:
     """Return the single-chain rule of this name."""
     return named(rule, "verifier", several=False)
+
+
+def tree_verifier(rule: str | PlanBuilder | None) -> RuleVerifier:
+    """Return the verifier of a rule for trees; None is the rule that accepts most on average."""
+    if rule is None:
+        return RuleVerifier(RULES["walk and keep"], RULES["grid walk and keep"])
+    return RuleVerifier(tree_rule(rule))
 
 
 def tree_rule(rule: str | PlanBuilder) -> Rule:

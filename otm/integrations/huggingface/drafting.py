@@ -23,7 +23,7 @@ from otm.decoding.generate import CHAINS, as_drafter
 from otm.decoding.reading import LogitsProcessor
 from otm.decoding.rounds import RoundsVerifier
 from otm.decoding.sampling_parameters import SamplingParameters, ranking_parameters
-from otm.decoding.verifiers.by_rule import RuleVerifier, chain_rule, tree_rule
+from otm.decoding.verifiers.by_rule import RuleVerifier, chain_rule, tree_verifier
 from otm.errors import InvalidParameterError
 from otm.integrations.huggingface.vocabularies import OtherVocabulary
 from otm.models.base import LanguageModel
@@ -62,7 +62,7 @@ class Drafting:
     def of(
         cls,
         assistant: Any,
-        rule: str | PlanBuilder,
+        rule: str | PlanBuilder | None,
         k: Branching | None,
         nodes: int | None,
         other: OtherVocabulary | None,
@@ -70,7 +70,7 @@ class Drafting:
         """Check the arguments, and choose the verifier and the kind of drafts of a rule."""
         k = None if k is None else as_branching(k)
         nodes = None if nodes is None else as_nodes(nodes)
-        if nodes is not None and rule not in OF_TREES:
+        if nodes is not None and rule not in (None, *OF_TREES):
             raise InvalidParameterError(
                 f"nodes = {nodes} with the rule {shown(rule)}; a best-first tree needs the rule "
                 f"{' or '.join(map(repr, OF_TREES))}"
@@ -82,8 +82,8 @@ class Drafting:
             verifier = CoupledVerifier(max_children(CHAINS if k is None else k))
         else:
             for_one = k in (None, 1) and rule in names("verifier", several=False)
-            listed = chain_rule(rule) if for_one else tree_rule(rule)
-            verifier, draft_kind = RuleVerifier(listed), listed.drafts
+            of_rule = RuleVerifier(chain_rule(rule)) if for_one else tree_verifier(rule)
+            verifier, draft_kind = of_rule, of_rule.rule.drafts
             chains = 1 if for_one else chains
         draws = rule != OF_TREES[0]
         drafting = cls(assistant, verifier, draft_kind, k, chains, nodes, draws, other)

@@ -17,6 +17,7 @@ from otm.decoding.checks import as_device_backend
 from otm.decoding.drafters.base import Branching
 from otm.decoding.loop import stream
 from otm.decoding.policies import GammaPolicy, as_policy
+from otm.decoding.rounds import Rounds, RoundsTask
 from otm.decoding.trace import Generation
 from otm.errors import InvalidParameterError
 from otm.integrations.huggingface import arguments
@@ -59,20 +60,20 @@ class AssistedDecoding:
     gamma : int or GammaPolicy, optional
         Number of speculative tokens γ of a chain, or depth of the tree.
     rule : str or callable, optional
-        As for `otm.decoding.spectr`; with k = 1, also as for `speculative`.
+        As for `otm.decoding.spectr`, with the same default; with k = 1, also as for `speculative`.
 
-        - On a GPU, "grid k-Seq", "grid optimal", "grid walk and keep" and "list coupling" verify
-          on the device.
-        - With k > 1, all other rules, including the default, verify on the host.  For a prefix
-          tree, all rules verify on the host.  Verification on the host copies all scores to the
-          host in each step, without a warning.
+        - On a GPU, chains of the default, of the grid rules and of "list coupling" are verified on
+          the device, and so are trees of `nodes`, if there is no logits processor and the target
+          reads trees (no sliding windows, attention by "sdpa" or "eager").
+        - Everything else is verified on the host, which copies all scores to the host in each step.
+          `verified_on` says where a call verified.
         - "list coupling" decodes as `otm.coupled.decode_coupled`, with one list per draft of a
           token; for a drafter, `k` is the number of lists.  With list coupling, the text of a seed
           is the same for every assistant and every γ, up to rounding of the scores.
     nodes : int, optional
         Draft budget of a step: draft likely paths as one tree instead of k chains.  With the rule
         "target-only", these are the most probable paths, as in EAGLE-2 and OPT-Tree
-        (`BestFirstDrafter`).  With "walk and keep", a node may also draw a child
+        (`BestFirstDrafter`).  With "walk and keep", the default, a node may also draw a child
         (`DrawnTreeDrafter`), except at temperature 0.
     vocabulary : int, optional
         Number of tokens, if the models pad the vocabulary to different sizes.
@@ -114,6 +115,8 @@ class AssistedDecoding:
     ----------
     generation : Generation or None
         All steps of the last call; its `block_efficiency` is the mean number of tokens per step.
+    verified_on : {"host", "device"} or None
+        Where the last call verified its drafts.
 
     Notes
     -----
@@ -170,7 +173,7 @@ class AssistedDecoding:
         *,
         k: Branching | None = None,
         gamma: int | GammaPolicy = 5,
-        rule: str | PlanBuilder = "k-Seq",
+        rule: str | PlanBuilder | None = None,
         nodes: int | None = None,
         vocabulary: int | None = None,
         process_drafts: bool = True,
@@ -197,6 +200,7 @@ class AssistedDecoding:
         self.backend = as_device_backend(backend)
         self.reported = None if report is None else Reported.read(report)
         self.generation: Generation | None = None
+        self.verified_on: str | None = None
 
     def __call__(
         self, model: Any, input_ids: Any, *, inputs_tensor: Any = None, **prepared: Any
@@ -229,6 +233,23 @@ class AssistedDecoding:
         with streaming(self.streamer, call_arguments.get("streamer"), input_ids) as put:
             check_unused(call_arguments, self.assistant)
             return self._decode(model, input_ids, put, inputs_tensor=inputs_tensor, **prepared)
+
+    def rounds(self, task: RoundsTask) -> Rounds:
+        """Return the object that runs the steps of a call, and note where it verifies.
+
+        Parameters
+        ----------
+        task : RoundsTask
+            The models and settings of a batch.
+
+        Returns
+        -------
+        Rounds
+            The object whose steps `stream` calls.
+        """
+        made = self.drafting.verifier.rounds(task)
+        self.verified_on = made.place
+        return made
 
     def _decode(
         self,
@@ -272,7 +293,7 @@ class AssistedDecoding:
             target,
             prompts,
             drafter,
-            self.drafting.verifier,
+            self,
             gamma=self.gamma,
             sampling=sampling,
             logits_processor=processor,

@@ -24,6 +24,7 @@ from otm.decoding import (
 from otm.decoding.generate import autoregressive, decode
 from otm.decoding.reading import Path
 from otm.decoding.rounds import Batch, RoundsTask
+from otm.decoding.verifiers.by_rule import tree_verifier
 from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.kernels.common.distributions.numpy import locate, mass
 from otm.kernels.tree.numpy import Trees
@@ -69,6 +70,12 @@ CASES = [
 ]
 
 
+def label(value: Any) -> str:
+    """Return a name of a rule or a drafter, the same in each process."""
+    kind = getattr(value, "draft_kind", getattr(value, "width", ""))
+    return value if isinstance(value, str) else f"{type(value).__name__} {kind}"
+
+
 def sources(seed: int = 0, count: int = len(CONTEXTS)) -> list[Callable[[int], Any]]:
     """Return a source of uniforms for each sequence."""
     return [np.random.default_rng([seed, b]).random for b in range(count)]
@@ -93,7 +100,7 @@ def probs_after(of: GPT, text: Path) -> Any:
     return of.start(1).append(np.array([text]))[0, -1].double().softmax(-1).numpy()
 
 
-@pytest.mark.parametrize("drafter", CERTAIN, ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize("drafter", CERTAIN, ids=label)
 def test_certain_trees_are_those_of_the_host(drafter: Any) -> None:
     """Catches other depths, widths and rankings, and parents that a new order moves."""
     found = grown(drafter)
@@ -105,7 +112,7 @@ def test_certain_trees_are_those_of_the_host(drafter: Any) -> None:
     assert found.probs is None
 
 
-@pytest.mark.parametrize("drafter", [*DRAWN, *of_kind("WithoutReplacement")], ids=str)
+@pytest.mark.parametrize("drafter", [*DRAWN, *of_kind("WithoutReplacement")], ids=label)
 def test_drawn_tokens_have_the_rows_that_verification_gets(drafter: Any) -> None:
     """Catches coins of other nodes, certain tokens that are drawn again, and rows that moved."""
     found = grown(drafter)
@@ -148,7 +155,7 @@ def test_a_drawn_tree_has_the_shape_of_the_host_where_nothing_was_drawn_before()
         assert (found.tokens[b] >= 0).sum() <= 10
 
 
-@pytest.mark.parametrize(("rule", "drafter"), CASES, ids=str)
+@pytest.mark.parametrize(("rule", "drafter"), CASES, ids=label)
 def test_a_step_decides_as_the_reference_on_rows_read_alone(
     rule: str, drafter: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +235,7 @@ def test_a_draw_with_a_coin_that_verification_does_not_know_is_found(
     assert law_of_two(5, DRAWN[0], "walk and keep") > 6
 
 
-@pytest.mark.parametrize(("rule", "drafter"), [CASES[0], CASES[4], CASES[-1]], ids=str)
+@pytest.mark.parametrize(("rule", "drafter"), [CASES[0], CASES[4], CASES[-1]], ids=label)
 def test_a_step_sends_the_trees_once(
     rule: str, drafter: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,7 +257,7 @@ def grown_rounds(task: RoundsTask, rule: str, monkeypatch: pytest.MonkeyPatch) -
     return isinstance(rounds._drafts, tree_drafts.GrownTrees)
 
 
-@pytest.mark.parametrize(("rule", "drafter"), CASES, ids=str)
+@pytest.mark.parametrize(("rule", "drafter"), CASES, ids=label)
 def test_greedy_texts_are_those_of_the_target(rule: str, drafter: Any) -> None:
     """Catches caches that keep rejected drafts, or the wrong path."""
     options: Any = {"max_tokens": 20, "sampling": SamplingParameters(temperature=0), "seed": 1}
@@ -296,3 +303,44 @@ def test_says_what_it_needs() -> None:
     table = TableModel({(): [0.5, 0.5]})
     with pytest.raises(InvalidParameterError, match="that reads trees"):
         decode(table, [[0]], BestFirstDrafter(table, 4), verifier, gamma=2, options=options)
+
+
+class Flat(GPT):
+    """A model that reads no trees."""
+
+    reads_trees = False
+
+
+def said(kind: type[GPT] = GPT, **attributes: Any) -> GPT:
+    """Return a model that says something else of itself; its rounds are made, but do not run."""
+    made = kind(TARGET.config, TARGET.weights)
+    for name, value in attributes.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_rules_take_the_kernel_where_it_is_faster() -> None:
+    """Catches trees on a GPU that the host verifies, and the reverse where a kernel cannot."""
+    gpu = torch.device("cuda")
+    on_gpu, wide, flat = said(device=gpu), said(vocabulary=4096), said(Flat, device=gpu)
+    drawn, chains = DrawnTreeDrafter(DRAFT, 10), ModelDrafter(on_gpu, 2)
+
+    def rounds(rule: str | None, target: GPT, drafter: Any, processor: Any = None) -> Any:
+        return tree_verifier(rule).rounds(RoundsTask(target, drafter, None, processor, 1, "auto"))
+
+    made = rounds("walk and keep", on_gpu, drawn)
+    assert isinstance(made._drafts, tree_drafts.GrownTrees)
+    made = rounds(None, wide, drawn)
+    assert isinstance(made._drafts, tree_drafts.HostTrees)
+    assert rounds("target-only", on_gpu, CERTAIN[0]).place == "device"
+    for rule, *others in [
+        ("walk and keep", TARGET, drawn),
+        ("walk and keep", flat, drawn),
+        ("walk and keep", on_gpu, drawn, lambda ids, scores, rows: scores),
+        ("target-only", on_gpu, drawn),
+        ("walk and keep", on_gpu, chains),
+    ]:
+        assert rounds(rule, *others).place == "host"
+    by_default = rounds(None, on_gpu, chains)
+    assert by_default.place == "device"
+    assert by_default._rule.name == "grid walk and keep"
