@@ -255,8 +255,8 @@ def as_tree_drafts(
 
 def grows_on_device(drafter: Drafter) -> TypeGuard[Grown]:
     """Return whether the trees of a drafter can grow on the device of its model."""
+    # A subclass can draft in another way.
     if type(drafter) not in {BestFirstDrafter, DrawnTreeDrafter, ModelDrafter, StaticTreeDrafter}:
         return False
-    return (
-        drafter_kind(drafter) != "IID" and drafter.processor is None and drafter.model.reads_trees
-    )
+    known: Any = drafter
+    return drafter_kind(known) != "IID" and known.processor is None and known.model.reads_trees
