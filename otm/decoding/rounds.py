@@ -69,7 +69,11 @@ class RoundsTask:
 
     def suits_device(self) -> bool:
         """Return whether to verify on the device of the models, instead of on the host."""
-        if self.target.device is None or not (self.drafter is None or self.drafter.suits_device):
+        return (self.drafter is None or self.drafter.suits_device) and self.takes_kernels()
+
+    def takes_kernels(self) -> bool:
+        """Return whether kernels are faster than the host, for drafts on the target's device."""
+        if self.target.device is None:
             return False
         if not self.is_on_cpu():
             return True

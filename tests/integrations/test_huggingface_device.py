@@ -23,7 +23,8 @@ from tests.decoding.device.ways_to_host import Host, counted_by_step  # noqa: E4
 from tests.integrations.test_huggingface import DRAFT, PADDED, PROMPTS, TARGET  # noqa: E402
 
 GAMMA = 3
-RULES = [("k-Seq", 1), ("block", 1), ("grid k-Seq", 3), ("grid optimal", 3)]
+RULES: list[tuple[str | None, Any]] = [("k-Seq", 1), ("block", 1), ("grid k-Seq", 3)]
+RULES += [("grid optimal", 3), ("grid optimal", (2, 2, 1)), (None, 3), (None, (1, 3))]
 RULES += [("list coupling", 1), ("list coupling", 3)]
 PROCESSED = {
     "temperature": 0.8, "top_k": 9, "top_p": 0.9, "min_p": 0.01,
@@ -46,7 +47,7 @@ def generate(decoding: AssistedDecoding, **options: Any) -> Any:
 @pytest.mark.parametrize(("rule", "k"), RULES)
 @pytest.mark.parametrize("options", [{"top_k": 0}, PROCESSED], ids=["plain", "processed"])
 def test_one_copy_of_whole_numbers_a_step(
-    rule: str, k: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    rule: str | None, k: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches another way to the host in a step, and rows of scores that go there at any time."""
     decoding = AssistedDecoding(DRAFT, k=k, gamma=GAMMA, rule=rule)
@@ -57,7 +58,7 @@ def test_one_copy_of_whole_numbers_a_step(
             steps.clear()
             with Host() as outside:  # a mode does not see what one within it sees
                 generate(decoding, max_new_tokens=limit, **options)
-            most = len(PROMPTS) * (k * GAMMA + GAMMA + 3)
+            most = len(PROMPTS) * (np.prod(k) * GAMMA + GAMMA + 3)
             assert len(steps) >= limit / (GAMMA + 1)
             assert all(len(sizes) == 1 and sizes[0] <= most for sizes in steps)
             assert max(outside.sizes) <= PROMPTS.numel()

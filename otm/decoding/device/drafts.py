@@ -53,6 +53,8 @@ class Drafted:
     good: Any
     # Length of each chain, [B, K].
     lengths: npt.NDArray[np.int64]
+    # Which drafts are not draws of an earlier chain, bool [B, K, γ]; None if all chains are.
+    counted: Any = None
 
     @classmethod
     def nothing(cls, batch: int) -> Drafted:

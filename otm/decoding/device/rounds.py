@@ -18,10 +18,12 @@ from otm._core.optional import require
 from otm._core.tensors import on_device
 from otm.decoding.device.drafts import DeviceDrafts, Drafted, ModelDrafts, as_drafts
 from otm.decoding.device.faults import BAD_DRAFT, BAD_TARGET, check_faults
+from otm.decoding.device.prefix_trees import PrefixDrafts
 from otm.decoding.device.session import DeviceSession
 from otm.decoding.device.tree_drafts import KINDS
 from otm.decoding.device.trees import TreeKernelRounds
 from otm.decoding.draft_tree import Randomness
+from otm.decoding.drafters.model import draws_prefix_trees
 from otm.decoding.reading import Context, Path
 from otm.decoding.rounds import Batch, Outcome, Rounds, RoundsTask
 from otm.errors import InvalidDraftsError
@@ -37,8 +39,8 @@ class DeviceVerifier:
     """Verification of a whole batch by a kernel, on the device of the target model.
 
     The drafts of a `ModelDrafter` also stay on the device; only tokens come to the host, once per
-    step.  The verifier raises for prefix trees and for rules without a kernel; in these cases,
-    `spectr` and `AssistedDecoding` verify on the host.  Probabilities are float32, or float64 if
+    step.  The verifier raises for rules without a kernel; `spectr` and `AssistedDecoding` verify
+    them on the host.  Probabilities are float32, or float64 if
     the scores are float64 or fractions.
 
     Trees of `BestFirstDrafter`, `DrawnTreeDrafter`, `StaticTreeDrafter` and `ModelDrafter` grow on
@@ -50,7 +52,8 @@ class DeviceVerifier:
         A rule with a kernel.
 
         - For one chain: "chain" or "block".
-        - For several chains: "grid k-Seq", "grid optimal" or "grid walk and keep".
+        - For several chains, and prefix trees of a `ModelDrafter`: "grid k-Seq", "grid optimal" or
+          "grid walk and keep".
         - For trees, by the kind of their drafts: "target-only" (Top), "greedy" (Greedy), "recursive
           rejection without replacement" (WithoutReplacement), "walk and keep" (Top or Greedy).
           The target must read trees, and no logits processor may be set.
@@ -199,7 +202,11 @@ class KernelRounds(DeviceRounds):
 
     def __init__(self, task: RoundsTask, rule: Rule) -> None:
         self._rule, self._backend = rule, task.backend
-        drafts = as_drafts(task.drafter, task.target, ModelDrafts, several=rule.several)
+        drafts: DeviceDrafts | None
+        if rule.several and draws_prefix_trees(task.drafter):
+            drafts = PrefixDrafts(task.drafter)
+        else:
+            drafts = as_drafts(task.drafter, task.target, ModelDrafts, several=rule.several)
         super().__init__(task, drafts)
 
     def _decide(
@@ -221,6 +228,9 @@ class KernelRounds(DeviceRounds):
         coins = np.zeros((batch, gamma * count + 2))
         for coin, length, source in zip(coins, drafted.lengths.max(1), uniforms, strict=True):
             coin[: length * count], coin[-2:] = np.split(source(length * count + 2), [-2])
+        options: dict[str, Any] = {}
+        if drafted.counted is not None:
+            options["counted"] = drafted.counted.to(device, non_blocking=True)
         arguments = (target, draft, tokens)
         if not several:
             arguments = (target[:, 0], _map_arrays(draft, lambda x: x[:, 0]), tokens[:, 0])
@@ -230,6 +240,7 @@ class KernelRounds(DeviceRounds):
             rule=rule,
             backend=self._backend,
             validate=False,
+            **options,
         )
 
 

@@ -86,9 +86,12 @@ class DeviceSession:
         self._keep(rows, texts, range(len(contexts)))
 
     def repeat(self, count: int) -> None:
-        """Copy the row of each sequence, so that it has `count` consecutive rows."""
+        """Replace each row by `count` rows with its known tokens; tokens on the device are cut."""
         rows = [r for r in range(len(self._texts)) for _ in range(count)]
-        self._keep(rows, [self._texts[r] for r in rows], [self._owners[r] for r in rows])
+        texts, owners = [self._texts[r] for r in rows], [self._owners[r] for r in rows]
+        lengths = np.array([len(text) for text in texts], np.int64)
+        self._timed(self._session.keep, np.array(rows, np.int64), lengths)
+        self._texts, self._owners = texts, owners
 
     def learn(self, texts: Sequence[Context]) -> None:
         """Record which tokens the rows have read, once the host knows these tokens."""

@@ -160,3 +160,10 @@ def draws_chains(drafter: Drafter | None) -> TypeGuard[ModelDrafter]:
     if type(drafter) is not ModelDrafter:
         return False
     return isinstance(drafter.branching, int) and drafter.draft_kind == "IID"
+
+
+def draws_prefix_trees(drafter: Drafter | None) -> TypeGuard[ModelDrafter]:
+    """Return whether a drafter is a `ModelDrafter`, not a subclass, of independent prefix trees."""
+    if type(drafter) is not ModelDrafter:
+        return False
+    return isinstance(drafter.branching, tuple) and drafter.draft_kind == "IID"

@@ -8,7 +8,7 @@ from typing import Any
 from otm._core.display.text import shown
 from otm.coupling.build import PlanBuilder, PlanOfRule
 from otm.decoding.drafters.base import Drafter
-from otm.decoding.drafters.model import draws_chains
+from otm.decoding.drafters.model import draws_chains, draws_prefix_trees
 from otm.decoding.drafters.prompt_lookup import PromptLookup
 from otm.decoding.rounds import AnyVerifier, Rounds, RoundsTask, rounds_factory
 from otm.decoding.verifiers.recursion import spectr_verifier
@@ -51,6 +51,9 @@ def verifies_trees_on_device(rule: Rule, task: RoundsTask) -> bool:
 
 def kernel_rule(rule: Rule, task: RoundsTask) -> Rule | None:
     """Return a rule whose kernel decides as `rule` does; None if the host verifies."""
+    if rule.kernel and rule.several and draws_prefix_trees(task.drafter):
+        is_there = task.drafter.model.device is not None and task.takes_kernels()
+        return rule if is_there else None
     if not task.suits_device():
         return None
     # For one chain, rules that are maximal for one draft decide as "chain" does.

@@ -127,6 +127,24 @@ def test_decides_as_the_definition_in_fractions(rule: str, chains: int, gamma: A
     assert any(step[3] for steps in on_device.values() for step in steps)  # some are accepted
 
 
+@pytest.mark.parametrize("rule", ["grid k-Seq", "grid optimal", "grid walk and keep"])
+@pytest.mark.parametrize("branching", [(3, 2, 1), (1, 1, 2), (2, 1)], ids=str)
+@pytest.mark.parametrize("gamma", [3, changing], ids=["fixed", "changing"])
+def test_prefix_trees_are_those_of_the_host(
+    rule: str, branching: tuple[int, ...], gamma: Any
+) -> None:
+    """Catches shared draws that count twice, coins of other nodes, and tokens read twice."""
+
+    def drafter() -> ModelDrafter:
+        return ModelDrafter(DRAFT, branching)
+
+    options = {"gamma": gamma, "eos_token_id": 4, "floats": True}
+    on_host = outcomes(RULES_BY_NAME[rule].load_verifier(), drafter, **options)
+    options.pop("floats")
+    assert outcomes(DeviceVerifier(rule), drafter, **options) == on_host
+    assert any(step[3] for steps in on_host.values() for step in steps)
+
+
 SEEN: set[tuple[int, ...]] = set()
 """Rows that were processed."""
 
@@ -409,6 +427,10 @@ class Builder:
         return KSeq(problem)
 
 
+class Own(ModelDrafter):
+    """A drafter that may draft in another way, so the host runs it."""
+
+
 def test_what_the_device_leaves_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: a rule or a drafter that the loop took for one of its own."""
     target, draft = gpt(0, 1), gpt(1, 1)
@@ -422,17 +444,16 @@ def test_what_the_device_leaves_to_the_host(monkeypatch: pytest.MonkeyPatch) -> 
     assert placed("chain", ModelDrafter(draft)) is None, "few tokens, a CPU"
     monkeypatch.setattr("otm.decoding.rounds.LEAST_VOCABULARY", VOCABULARY)
 
-    class Own(ModelDrafter):
-        pass
-
     one, three = ModelDrafter(draft), ModelDrafter(draft, 3)
     assert placed("k-Seq", one) == placed(KSeq, one) == placed("chain", PromptLookup()) == "chain"
     assert placed("grid optimal", three) == placed("grid optimal", three, temperature=2)
     assert placed("block", None) == "block"
+    assert placed("grid optimal", ModelDrafter(draft, (2, 1))) == "grid optimal"
     assert placed("optimal", PromptLookup()) == placed(KSeq, PromptLookup()) == "chain"
     for left in (
         placed("k-Seq", three), placed(Builder(), one), placed("block", Own(draft)),
-        placed("grid optimal", ModelDrafter(draft, (2, 1))), placed("block", one, TARGET),
+        placed("grid optimal", Own(draft, (2, 1))), placed("block", one, TARGET),
+        placed("k-Seq", ModelDrafter(draft, (2, 1))), placed("block", ModelDrafter(draft, (2, 1))),
         placed("block", ModelDrafter(DRAFT)), placed("block", one, top_k=3),
         placed("block", one, temperature=0),
     ):  # fmt: skip
@@ -450,7 +471,7 @@ def test_what_is_refused() -> None:
     several = ModelDrafter(DRAFT, 3)
     with pytest.raises(InvalidDraftsError, match="3 drafts of a token, but the rule 'chain'"):
         next(stream(TARGET, [[0]], several, DeviceVerifier("chain")))
-    tree = ModelDrafter(DRAFT, (1, 2))
+    tree = Own(DRAFT, (1, 2))
     with pytest.raises(InvalidDraftsError, match="2 drafts after"):
         next(stream(TARGET, [[0]], tree, DeviceVerifier("grid optimal")))
 
