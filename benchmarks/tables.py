@@ -217,6 +217,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "real-pairs": real_tables.pairs,
     "real-rounding": real_tables.rounding,
     "real-rules": real_tables.rules,
+    "real-servers": real_tables.servers,
     "real-speed": real_tables.speed,
     "real-texts": real_tables.texts,
     "real-their-drafts": real_tables.their_drafts,
