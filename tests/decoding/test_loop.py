@@ -488,7 +488,7 @@ def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="no effect on a drafter"):
         speculative(GOOD, ModelDrafter(GOOD), [[0]], draft_sampling=SamplingParameters())
     with pytest.raises(InvalidParameterError, match="one of the names optimal, k-Seq"):
-        spectr(GOOD, GOOD, [[0]], rule=None)  # type: ignore[arg-type]
+        spectr(GOOD, GOOD, [[0]], rule=3)  # type: ignore[arg-type]
 
 
 def test_a_model_in_place_of_a_drafter_is_refused() -> None:

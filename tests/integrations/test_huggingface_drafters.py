@@ -361,7 +361,11 @@ def test_drafts_that_do_not_suit_the_call_are_refused() -> None:
         (decode(ModelDrafter(NGramModel.witten_bell([1, 2], 2, 5))), InvalidInputError, "of 5 tok"),
         (decode(NGramModel.witten_bell([1, 2], 2, 5)), InvalidInputError, "vocabulary of 5 tokens"),
         (decode(PromptLookup(), rule="greedy block"), InvalidInputError, "give a model, or a Mode"),
-        (decode(StaticTreeDrafter(GRAMS, SHAPE)), InvalidDraftsError, 'rule="target-only"'),
+        (
+            decode(StaticTreeDrafter(GRAMS, SHAPE), rule="k-Seq"),
+            InvalidDraftsError,
+            'rule="target-only"',
+        ),
     ]
     for call, error, words in calls:
         with pytest.raises(error, match=words):

@@ -223,8 +223,9 @@ def test_rules_refuse_drafts_of_another_kind(verify: Verifier, law: str) -> None
 
 def test_plans_for_other_drafts_are_refused() -> None:
     model = TableModel({(): [0.5, 0.25, 0.25]})
+    drafter = ModelDrafter(model, 2, draft_kind="WithoutReplacement")
     with pytest.raises(InvalidParameterError, match="2 IID drafts, but this tree has 2 W"):
-        spectr(model, ModelDrafter(model, 2, draft_kind="WithoutReplacement"), [[0]], seed=0)
+        spectr(model, drafter, [[0]], rule="k-Seq", seed=0)
     with pytest.raises(InvalidParameterError, match="2 Greedy drafts, but this tree has"):
         spectr(model, ModelDrafter(model, 2), [[0]], rule="greedy", seed=0)
     with pytest.raises(UnknownMethodError, match="no kind of drafts 'iid'"):

@@ -55,7 +55,8 @@ def test_a_report_has_the_tokens_of_path_rules(
         ("optimal", 1), ("optimal", 2), ("block", 1), ("walk and keep", 1), ("walk and keep", 2)
     }  # fmt: skip
     assert rows["block", 1, 3] == rows["walk and keep", 1, 3]
-    assert rows["block", 1, 1] == rows["optimal", 1, 1]
+    # Two formulas of the same number can be rounded otherwise.
+    assert rows["block", 1, 1].mean == pytest.approx(rows["optimal", 1, 1].mean, rel=1e-12)
     assert rows["walk and keep", 2, 3].mean > rows["walk and keep", 1, 3].mean
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert str(rows["walk and keep", 2, 3]) in page
