@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache, cached_property
 from math import comb
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import (
+    Number,
     Probs,
     as_fractions,
     is_exact,
@@ -24,7 +26,7 @@ from otm._core.quadrature import quadrature
 from otm._core.ratios.bins import in_bins
 from otm._core.ratios.keys import LEAST, MOST, ratio_of
 from otm._core.ratios.order import places_along
-from otm.coupling.optimal.slots import winning_probabilities
+from otm.coupling.optimal.slots import even_winning, winning_probabilities
 from otm.coupling.optimal.swaps import Slots, Swaps, match_swaps
 from otm.coupling.optimal.winner import WinnerRule
 from otm.kernels.optimal.numpy import slopes_between
@@ -109,6 +111,20 @@ class AgreeingDrafts(WinnerRule):
     def winning(self, places: Sequence[int]) -> Probs:
         """Return the probability that each draft wins: `[m] → [m]`."""
         return winning_probabilities([self._ascending(place) for place in places])
+
+    def chosen(self, places: Sequence[int], weight: Number) -> dict[int, Number]:
+        """Return the probability to accept each distinct draft, given all drafts, for s = `weight`.
+
+        Drafts in the same slot win equally often here.  This changes no mean over the drafts, but
+        the wins are spread over more of the drafts.
+        """
+        counts = Counter(places)
+        laws = [self._ascending(place) for place in counts]
+        wins = even_winning(laws, list(counts.values())).tolist()
+        return {
+            place: won * self.accepted_share(place, weight)
+            for place, won in zip(counts, wins, strict=True)
+        }
 
     def agreeing(self, place: int) -> Probs:
         """Return the distribution of the number c of drafts that equal a winning token: [k + 1].

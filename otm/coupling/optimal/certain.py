@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from otm._core.arithmetic import Probs
+from otm._core.arithmetic import Number, Probs
 from otm._core.probs.sampling import locate
 from otm._core.probs.sparse import SparseProbs, Tokens, of_one_kind, places_of
 from otm.coupling.optimal.winner import WinnerRule
@@ -89,6 +89,21 @@ class CertainDrafts(WinnerRule):
             left = 1 - wins[-1]
             wins[:-1] = wins[:-1] * (left / of_certain if of_certain > 0 else 0 * left)
         return wins
+
+    def chosen(self, places: Sequence[int], weight: Number) -> dict[int, Number]:
+        """Return the probability to accept each draft, given the drawn draft, for s = `weight`.
+
+        The drawn draft x has min(1, s q/p'), and the certain drafts have s q, scaled by the
+        probability that x is rejected, relative to its mean.
+        """
+        mass = weight * self._of_target
+        if not self._has_drawn:
+            return {place: mass.item(place) for place in places}
+        drawn = places[-1]
+        accepts = min(mass.item(drawn) / self._drawn.item(drawn), 1 + 0 * weight)
+        rejected = 1 - np.minimum(mass, self._drawn)[~self._is_certain].sum()
+        left = (1 - accepts) / rejected if rejected > 0 else 0 * weight
+        return {**{place: mass.item(place) * left for place in places[:-1]}, drawn: accepts}
 
     def agreeing(self, place: int) -> Probs:
         """Return the distribution of the number of drafts that equal the winner, which is 1."""

@@ -22,7 +22,9 @@ from otm._core.arithmetic import (
     read_only,
     running_sum,
     scatter_sum,
+    zeros,
 )
+from otm._core.quadrature import quadrature
 from otm._core.ratios.bins import RatioBins
 from otm.coupling.optimal.swaps import Slots, Swaps, TargetWinRatio, match_swaps
 
@@ -248,4 +250,29 @@ def winning_probabilities(laws: Sequence[tuple[Slots, Probs]]) -> Probs:
                 side: Literal["left", "right"] = "left" if j < i else "right"
                 beaten = beaten * cumulative[j][np.searchsorted(others, slots, side=side)]
         wins[i] = beaten.sum()
+    return wins
+
+
+def even_winning(laws: Sequence[tuple[Slots, Probs]], counts: Sequence[int]) -> Probs:
+    """Return the probability that each of n distinct drafts wins, if ties are broken evenly: [n].
+
+    `laws` has the possible slots of each draft, ascending, and their probabilities; `counts` has
+    the number of its copies.  Each copy is a point that is uniform in its slot, and the highest
+    point wins.  The probability is an integral of a polynomial in each slot.
+    """
+    k = sum(counts)
+    points, weights = quadrature(k, exact=is_exact(laws[0][1]))
+    slots = np.unique(np.concatenate([slots for slots, _ in laws]))
+    own = zeros((len(laws), slots.size), laws[0][1])
+    for i, (of_draft, law) in enumerate(laws):
+        np.add.at(own[i], np.searchsorted(slots, of_draft), law)
+    # The probability that a copy is below a point: [drafts, slots, points].
+    below = (own.cumsum(axis=1) - own)[..., None] + own[..., None] * points
+    wins = zeros(len(laws), laws[0][1])
+    for i, count in enumerate(counts):
+        beaten = count * below[i] ** (count - 1)
+        for j, other in enumerate(counts):
+            if j != i:
+                beaten = beaten * below[j] ** other
+        wins[i] = (beaten * own[i][:, None] * weights).sum()
     return wins

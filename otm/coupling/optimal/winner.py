@@ -1,7 +1,8 @@
 """Rules that choose the winning draft of a node, for walk and keep.
 
 Walk and keep (docs/theory/walk-and-keep.md) needs three things at a node: a draft that wins, the
-probability that each token wins, and the number of drafts that equal the winner.
+probability that each token wins, and the number of drafts that equal the winner.  Branch and keep
+(docs/theory/several-paths.md) needs the probability to accept each draft, given all drafts.
 """
 
 from __future__ import annotations
@@ -45,6 +46,17 @@ class WinnerRule(ABC):
     @abstractmethod
     def agreeing(self, place: int) -> Probs:
         """Return the distribution of the number c of drafts that equal a winning token: [k + 1]."""
+
+    def chosen(self, places: Sequence[int], weight: Number) -> dict[int, Number]:
+        """Return the probability to accept each distinct draft, given all drafts, for s = `weight`.
+
+        Over all drafts, the mean of the probability of a token is min(s q, v).  So any order of
+        the drafts will do, and each distinct draft can have its share of the wins.
+        """
+        wins: dict[int, Number] = {}
+        for place, won in zip(places, self.winning(places).tolist(), strict=True):
+            wins[place] = wins.get(place, 0) + won
+        return {place: won * self.accepted_share(place, weight) for place, won in wins.items()}
 
     def accepted_share(self, place: int, weight: Number) -> Number:
         """Return the acceptance probability min(1, s q/v) of a winner, for s = `weight`."""

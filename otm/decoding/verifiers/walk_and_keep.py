@@ -92,11 +92,15 @@ class Walk:
     @cached_property
     def _winner(self) -> WinnerRule:
         """Selection rule for the winning draft; the number of agreeing drafts may be random."""
-        node, counts = self._nodes[0], self._counts()
+        return self._winner_of(self._nodes)
+
+    def _winner_of(self, nodes: Sequence[DraftNode]) -> WinnerRule:
+        """Return the rule for the children of nodes with the same path."""
+        node, counts = nodes[0], self._counts()
         target = self._target_probs(self.path)
         if node.draft_kind in CERTAIN:
             return CertainDrafts(*_certain_and_drawn(node, counts), target)
-        draft = shared_draft_probs(self._nodes)
+        draft = shared_draft_probs(nodes)
         return AgreeingDrafts(draft, target, _drafts_of(counts, len(node.children)))
 
     @cached_property
