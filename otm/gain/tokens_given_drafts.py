@@ -5,7 +5,7 @@ probability that the output reaches the level. `TransportPlan.conditional` gives
 each drafted token at a node. For traversal verification ([weng2025]_) the tree determines the
 weight of each node, and one pass gives the probability that the output ends at each node. For walk
 and keep, the mean is one plus a sum over levels: the probability that the walk passes a node of the
-level.
+level. For branch and keep, it is a sum over the nodes: the probability that a branch is tried.
 
 References
 ----------
@@ -16,6 +16,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from otm.coupling.build import PlanBuilder
 from otm.decoding.draft_tree import DraftNode, shared_draft_probs
 from otm.decoding.verifiers.base import TargetProbs
 from otm.decoding.verifiers.block_traversal import OpenNode
+from otm.decoding.verifiers.branch_and_keep import Branch
+from otm.decoding.verifiers.greedy_paths import GreedyWalk
 from otm.decoding.verifiers.recursion import build_tree_plan
 from otm.decoding.verifiers.walk_and_keep import Walk
 
@@ -89,12 +92,14 @@ def tokens_by_traversal(root: DraftNode, target_probs: TargetProbs, depth: int) 
     return means
 
 
-def tokens_by_walk(root: DraftNode, target_probs: TargetProbs, depth: int) -> Probs:
+def tokens_by_walk(
+    root: DraftNode, target_probs: TargetProbs, depth: int, walk: type[Walk] = Walk
+) -> Probs:
     """Return the mean output tokens of walk and keep, given drafts of depth L: [L + 1].
 
     Entry γ is the mean for paths cut to γ drafts. This mean averages over the random numbers and
     over possible drafts below the walk: a node on the walk is accepted with probability `share`.
-    For one sampled chain, walk and keep is the same rule as traversal.
+    For one sampled chain, walk and keep is the same rule as traversal. `walk` can be another walk.
     """
     if all(len(node.children) < 2 and node.draft_kind != "Top" for node in root.nodes()):
         return tokens_by_traversal(root, target_probs, depth)
@@ -107,7 +112,30 @@ def tokens_by_walk(root: DraftNode, target_probs: TargetProbs, depth: int) -> Pr
                 if probability_of_token > 0:
                     visit(node.to(token), probability * probability_of_token)
 
-    visit(Walk.begin(root, target_probs), 1 + 0 * reached.item(0))
+    visit(walk.begin(root, target_probs), 1 + 0 * reached.item(0))
+    return np.cumsum(reached)
+
+
+def tokens_by_branches(root: DraftNode, target_probs: TargetProbs, depth: int) -> Probs:
+    """Return the mean output tokens of branch and keep, given drafts of depth L: [L + 1].
+
+    Entry γ is the mean for paths cut to γ drafts. Whether a branch is tried depends on the drafts
+    of earlier branches; this mean averages over possible drafts there: a branch is tried with the
+    probability `left` of its node, and accepted with its `share`.
+    For one sampled chain, branch and keep is the same rule as traversal.
+    """
+    if all(len(node.children) < 2 and node.draft_kind != "Top" for node in root.nodes()):
+        return tokens_by_traversal(root, target_probs, depth)
+    reached = zeros(depth + 1, target_probs(root.path).probabilities)
+
+    def visit(node: Branch, probability: Number) -> None:
+        reached[len(node.path)] += probability * node.share
+        if len(node.path) < depth:
+            for left, child in node.branches():
+                visit(child, probability * left)
+
+    one = 1 + 0 * reached.item(0)
+    visit(Branch.at([root], one, target_probs), one)
     return np.cumsum(reached)
 
 
@@ -129,6 +157,8 @@ def tokens_by_target_only(root: DraftNode, target_probs: TargetProbs, depth: int
 
 
 OF_WHOLE_PATHS: dict[str, TreeMeans] = {
+    "branch and keep": tokens_by_branches,
+    "greedy multi-path": partial(tokens_by_walk, walk=GreedyWalk),
     "target-only": tokens_by_target_only,
     "traversal": tokens_by_traversal,
     "walk and keep": tokens_by_walk,

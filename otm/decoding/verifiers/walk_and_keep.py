@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
+from typing import Self
 
 import numpy as np
 
@@ -53,12 +54,12 @@ class Walk:
         self.drafts = [child for node in nodes for child in node.children] if share > 0 else []
 
     @classmethod
-    def begin(cls, root: DraftNode, target_probs: TargetProbs) -> Walk:
+    def begin(cls, root: DraftNode, target_probs: TargetProbs) -> Self:
         """Return the walk at the root, which is always accepted."""
         one = 1 + 0 * target_probs(root.path).probabilities[:1]
         return cls([root], one.item(), lambda: np.append(0 * one, one), target_probs)
 
-    def walk(self, uniforms: Randomness) -> Walk:
+    def walk(self, uniforms: Randomness) -> Self:
         """Move to the winning draft."""
         token = self.drafts[0].token
         if any(child.token != token for child in self.drafts):
@@ -74,13 +75,13 @@ class Walk:
             probabilities[child.token] = probabilities.get(child.token, 0) + probability
         return probabilities
 
-    def to(self, token: int) -> Walk:
+    def to(self, token: int) -> Self:
         """Move to a drafted token, as if this token had won."""
         place = int(np.searchsorted(self._winner.tokens, token))
         nodes = [child for child in self.drafts if child.token == token]
         share = self._winner.accepted_share(place, self.share)
         counts = partial(self._winner.agreeing, place)
-        return Walk(nodes, share, counts, self._target_probs)
+        return type(self)(nodes, share, counts, self._target_probs)
 
     @property
     def _places(self) -> list[int]:
@@ -101,7 +102,7 @@ class Walk:
         if node.draft_kind in CERTAIN:
             return CertainDrafts(*_certain_and_drawn(node, counts), target)
         draft = shared_draft_probs(nodes)
-        return AgreeingDrafts(draft, target, _drafts_of(counts, len(node.children)))
+        return AgreeingDrafts(draft, target, drafts_of(counts, len(node.children)))
 
     @cached_property
     def _residual(self) -> tuple[Tokens, Probs]:
@@ -187,7 +188,12 @@ def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: R
     >>> verify_walk_and_keep(root, lambda path: probs[path[:1]], lambda m: np.full(m, 0.75))
     (0, 0, 0)
     """
-    walked = [Walk.begin(root, target_probs)]
+    return walk_then_keep(Walk.begin(root, target_probs), uniforms)
+
+
+def walk_then_keep(root: Walk, uniforms: Randomness) -> Path:
+    """Walk to the end of a path, choose a node upwards, and draw the token after it."""
+    walked = [root]
     while walked[-1].drafts:
         walked.append(walked[-1].walk(uniforms))
     node = walked.pop()
@@ -210,7 +216,7 @@ def _certain_and_drawn(node: DraftNode, counts: Probs) -> tuple[Tokens, SparsePr
     return tokens[:-1], node.checked_draft_probs("Greedy")
 
 
-def _drafts_of(counts: Probs, children: int) -> Probs:
+def drafts_of(counts: Probs, children: int) -> Probs:
     """Return the distribution of the number of drafts; each agreeing node has `children` drafts."""
     most = (counts.size - 1) * children
     if most > MOST_DRAFTS:
