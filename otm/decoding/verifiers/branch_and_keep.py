@@ -7,6 +7,7 @@ decides from the leaves up.  If nothing in a branch is kept, the next branch is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -35,9 +36,12 @@ class Branch(Walk):
         if not self.drafts:
             return
         chosen = self._winner.chosen(self._places, self.share)
-        # A later branch is tried with a larger share, so the likeliest child comes last.
+        copies = Counter(self._places)
+        # A later branch is tried less often and with a larger share, which suits a branch with
+        # more drafts below it.
+        order = sorted(chosen.items(), key=lambda item: (copies[item[0]], item[1]))
         left = 1 + 0 * self.share
-        for place, probability in sorted(chosen.items(), key=lambda item: item[1]):
+        for place, probability in order:
             if probability > 0 and left > 0:
                 share = min(probability / left, 1 + 0 * left)
                 yield left, self._child(place, share)

@@ -114,7 +114,7 @@ class TiesToTheSmallerToken(AgreeingDrafts):
 
 
 def _without_division(self: Branch) -> Iterator[tuple[Number, Branch]]:
-    """A later branch gets no larger share although earlier branches have failed."""
+    """Yield later branches without a larger share, although earlier branches have failed."""
     if self.drafts:
         left = 1 + 0 * self.share
         for place, probability in self._winner.chosen(self._places, self.share).items():
@@ -199,8 +199,8 @@ def test_the_mean_is_between_the_recursion_and_the_optimum() -> None:
         assert low <= mean <= best
         found.append([float(low / best), float(mean / best)])
     # A rule that accepts too little would be lossless, too.
-    assert (np.mean(found, axis=0) > [0.9, 0.98]).all()
-    assert np.mean(found, axis=0)[0] < 0.98
+    of_recursion, of_branches = np.mean(found, axis=0)
+    assert of_recursion < 0.992 < of_branches
 
 
 def test_the_computed_mean_is_that_of_the_verifier() -> None:
