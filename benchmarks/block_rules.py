@@ -19,7 +19,14 @@ from otm.gain import block_efficiency, contexts_from, efficiency_bound, record
 from otm.models import load
 
 RESULTS = Path(__file__).parent / "results" / "block_rules.json"
-RULES = ("k-Seq", "optimal", "traversal", "walk and keep")
+RULES = ("k-Seq", "optimal", "traversal", "greedy multi-path", "walk and keep", "branch and keep")
+OTHERS = {
+    "walk and keep": ("optimal", "traversal", "bound"),
+    "branch and keep": ("optimal", "walk and keep", "bound"),
+    "greedy multi-path": ("walk and keep",),
+}
+"""Rules, and the rules and the bound with which each of them is compared."""
+
 KS, GAMMAS = (2, 4, 8), (5, 8)
 PROMPT_LENGTH = 64
 DRAFTS = ("large", "medium", "small")
@@ -42,12 +49,10 @@ def run(drafts: tuple[str, ...], prompts: int, tokens: int, every: int) -> dict[
             row = {**setup._asdict(), **means[setup]._asdict()}
             less = means.difference(setup, ("optimal", setup.k, setup.gamma))
             rows.append(row | {"less_optimal": less._asdict()})
-            if setup.rule == "walk and keep":
-                for other in ("optimal", "traversal", "bound"):
-                    found = means.difference(setup, (other, setup.k, setup.gamma))
-                    row["less_" + other] = found._asdict()
-                    print(f"  K = {setup.k}, γ = {setup.gamma}: minus {other} {found}", flush=True)
-                rows[-1] |= row
+            for other in OTHERS.get(setup.rule, ()):
+                found = means.difference(setup, (other, setup.k, setup.gamma))
+                rows[-1]["less_" + other] = found._asdict()
+                print(f"  {setup}: minus {other} {found}", flush=True)
         results[name] = {"contexts": len(recordings), "rows": rows}
     return results
 

@@ -137,6 +137,14 @@ _LIST = (
         verifier="otm.decoding.verifiers.walk_and_keep:verify_walk_and_keep",
     ),
     Rule(
+        "branch and keep", "IID", "docs/theory/several-paths.md, Theorem 24.3",
+        verifier="otm.decoding.verifiers.branch_and_keep:verify_branch_and_keep",
+    ),
+    Rule(
+        "greedy multi-path", "IID", "Thomas and Pal 2026 (GBV)",
+        verifier="otm.decoding.verifiers.greedy_paths:verify_greedy_paths",
+    ),
+    Rule(
         "grid k-Seq", "IID", "docs/theory/grid.md, Theorem 11.1; SpecTr, Algorithm 2",
         "otm.coupling.grid_k_seq:GridKSeq",
         verifier="otm.decoding.verifiers.grid:verify_grid_k_seq", kernel="otm.kernels.k_seq",

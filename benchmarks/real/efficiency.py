@@ -21,7 +21,15 @@ from otm.models import HuggingFaceModel
 __all__ = ["efficiency"]
 
 GAMMA, KS = 4, (1, 2, 4)
-RULES = ("recursive rejection", "k-Seq", "optimal", "traversal", "walk and keep")
+RULES = (
+    "recursive rejection",
+    "k-Seq",
+    "optimal",
+    "traversal",
+    "greedy multi-path",
+    "walk and keep",
+    "branch and keep",
+)
 LOOP = "walk and keep"
 """Rule of the loop that determines the contexts."""
 
@@ -31,6 +39,8 @@ EVERY = 3
 PAIRS = (
     *((rule, "optimal") for rule in (*RULES, "bound") if rule != "optimal"),
     ("walk and keep", "traversal"),
+    ("branch and keep", "walk and keep"),
+    ("greedy multi-path", "walk and keep"),
 )
 """Rules whose difference is stated for each number of chains."""
 

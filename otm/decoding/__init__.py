@@ -7,8 +7,9 @@
   `BestFirstDrafter`, `StaticTreeDrafter` and `DynamicTreeDrafter`.  `StringDrafter` drafts for a
   target with another vocabulary.
 - Lossless verifiers: `verify_chain`, `verify_traversal`, `verify_walk_and_keep`,
-  `verify_target_only`, `spectr_verifier`, and `GreedyBlockVerifier`, which keeps a state.  Lossy
-  verifiers: `entropy_window_verifier` and `verify_hierarchical`.
+  `verify_branch_and_keep`, `verify_greedy_paths`, `verify_target_only`, `spectr_verifier`, and
+  `GreedyBlockVerifier`, which keeps a state.  Lossy verifiers: `entropy_window_verifier` and
+  `verify_hierarchical`.
 - Policies choose the number of speculative tokens γ of each step.
 - `SamplingParameters` turns logits into the distribution that tokens are sampled from.
 
@@ -39,10 +40,12 @@ from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation, Seconds, Step
 from otm.decoding.verifiers.base import TargetProbs, Verifier
 from otm.decoding.verifiers.block_traversal import verify_traversal
+from otm.decoding.verifiers.branch_and_keep import verify_branch_and_keep
 from otm.decoding.verifiers.by_rule import tree_rules
 from otm.decoding.verifiers.chain import verify_chain
 from otm.decoding.verifiers.entropy_window import entropy_window_verifier
 from otm.decoding.verifiers.greedy_block import GreedyBlockVerifier, verify_hierarchical
+from otm.decoding.verifiers.greedy_paths import verify_greedy_paths
 from otm.decoding.verifiers.recursion import spectr_verifier
 from otm.decoding.verifiers.target_only import verify_target_only
 from otm.decoding.verifiers.walk_and_keep import verify_walk_and_keep
@@ -89,7 +92,9 @@ __all__ = [
     "stream",
     "trace_legend",
     "tree_rules",
+    "verify_branch_and_keep",
     "verify_chain",
+    "verify_greedy_paths",
     "verify_hierarchical",
     "verify_target_only",
     "verify_traversal",

@@ -158,7 +158,9 @@ def spectr(
         - A function from a `Problem` to a plan, such as a lenient one.
         - A rule that verifies whole paths: "traversal" goes from the leaves to the root
           ([weng2025]_); "walk and keep" goes down to the end of a path and up again
-          (`verify_walk_and_keep`).
+          (`verify_walk_and_keep`); "branch and keep" tries every drafted branch and usually
+          accepts the most drafts (`verify_branch_and_keep`); "greedy multi-path" is for comparison
+          (`verify_greedy_paths`).
 
         The rule also decides how a draft model draws the children of a node.  Nearly all rules use
         independent draws.  "recursive rejection without replacement" and "greedy" draw as their

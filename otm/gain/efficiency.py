@@ -170,7 +170,7 @@ def first_step_acceptance(
         Recordings from `record`, or positions from `from_models` or `from_files`.
     rules : names, or mapping from names to rules, optional
         Names in `otm.rules.RULES`, "module:name" for your own rule, or functions from a problem to
-        a plan. "traversal" and "walk and keep" verify whole paths, so they have no first-step
+        a plan. Rules that verify whole paths, such as "walk and keep", have no first-step
         acceptance and are skipped.
     ks : iterable of int, optional
         Numbers of drafts, at least 1.
