@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BOUND = "bound"
+LEFT_OUT = "k-Seq"
+"""A rule of the table that is not drawn: there are five colours."""
 
 
 @measurement(
@@ -48,7 +50,8 @@ def block_rules(records: list[dict[str, Any]]) -> Table:
 def draw_block_rules(table: Table) -> Figure:
     """Draw one column per draft model, with means above and paired differences below."""
     drafts, ks = (list(dict.fromkeys(table[name].tolist())) for name in ("draft", "k"))
-    rules = [rule for rule in dict.fromkeys(table["rule"].tolist()) if rule != BOUND]
+    listed = dict.fromkeys(table["rule"].tolist())
+    rules = [rule for rule in listed if rule not in (BOUND, LEFT_OUT)]
     figure = blank_figure(height=4.4, wide=True)
     panels = figure.subplots(2, len(drafts), sharex=True, sharey="row", height_ratios=(3, 2))
     places = np.arange(len(ks))

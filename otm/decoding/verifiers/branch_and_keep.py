@@ -114,14 +114,14 @@ def verify_branch_and_keep(
     Notes
     -----
     The order of decisions, and the scaling by the probability that earlier branches fail, are those
-    of UniVer [weng2026univer]_, which is for certain drafts and one drawn draft.  We know its allocation
-    from the documentation of other people's code.  For independent drafts the probabilities a(z)
-    are ours.
+    of UniVer [weng2026univer]_, which is for certain drafts and one drawn draft.  We know its
+    allocation from the documentation of other people's code.  For independent drafts the
+    probabilities a(z) are ours.
 
     References
     ----------
-    .. [weng2026univer] Weng, Hu and Yairi, "UniVer: A Unified Perspective for Multi-step and Multi-draft
-       Speculative Decoding", arXiv 2605.04543, 2026.
+    .. [weng2026univer] Weng, Hu and Yairi, "UniVer: A Unified Perspective for Multi-step and
+       Multi-draft Speculative Decoding", arXiv 2605.04543, 2026.
 
     Examples
     --------
