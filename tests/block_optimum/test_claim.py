@@ -104,3 +104,22 @@ def test_separate_coins_are_not_lossless() -> None:
     found = separate_coins(p, q, 2)
     assert found == [F(49, 162), F(113, 162)]
     assert sum(abs(x - y) for x, y in zip(found, q, strict=True)) / 2 == F(5, 162)
+
+
+@pytest.mark.parametrize(("right", "optimum"), [(1, F(13, 12)), (2, F(19, 16))])
+def test_two_futures_of_one_root(right: int, optimum: Fraction) -> None:
+    """Theorem 24.5: optimal rules for the two futures draw other tokens where both drafts are 0."""
+    only = [[F(int(x == z)) for x in range(3)] for z in range(3)]
+    wrong = {"draft": only[0], "target": only[1]}
+
+    def rows(model: str, root: Row) -> dict[tuple[int, ...], Row]:
+        return {(): root, (0,): only[0], (right,): only[2], (3 - right,): wrong[model]}
+
+    draft = rows("draft", [F(1, 2), F(1, 4), F(1, 4)])
+    target = rows("target", [F(0), F(1, 3), F(2, 3)])
+    best = otm.solve_block(draft.__getitem__, target.__getitem__, 2, 2)
+    assert best.accepted == optimum
+    first = {1: F(1, 3), 2: F(5, 16)}[right]
+    assert best.accepted == F(3, 4) + (first if right == 1 else F(3, 4) - first)
+    # The probability of the token 1 where both drafts are 0 follows from the target's 1/3.
+    assert (F(1, 3) - first) * 4 == {1: F(0), 2: F(1, 12)}[right]
