@@ -151,8 +151,8 @@ def spectr(
         Length of the chains, or depth of the tree.
     rule : str or callable, optional
         How the verifier selects one of the drafts of a node.  The default is "walk and keep", or
-        "grid walk and keep" for chains on a GPU.  On average, no other rule here accepts more
-        independent drafts.
+        "grid walk and keep" for chains on a GPU.  Of the rules with a kernel, it accepts the most
+        independent drafts on average; "branch and keep" accepts more, and verifies on the host.
 
         - A name that `tree_rules` lists, such as "k-Seq" or "optimal".
         - A function from a `Problem` to a plan, such as a lenient one.

@@ -83,7 +83,7 @@ def chain_rule(rule: Any) -> Rule:
 
 
 def tree_verifier(rule: str | PlanBuilder | None) -> RuleVerifier:
-    """Return the verifier of a rule for trees; None is the rule that accepts most on average."""
+    """Return the verifier of a rule for trees; None is walk and keep."""
     if rule is None:
         return RuleVerifier(RULES["walk and keep"], RULES["grid walk and keep"])
     return RuleVerifier(tree_rule(rule))
