@@ -150,9 +150,9 @@ def spectr(
     gamma : int or GammaPolicy, optional
         Length of the chains, or depth of the tree.
     rule : str or callable, optional
-        How the verifier selects one of the drafts of a node.  The default is "walk and keep", or
-        "grid walk and keep" for chains on a GPU.  Of the rules with a kernel, it accepts the most
-        independent drafts on average; "branch and keep" accepts more, and verifies on the host.
+        How the verifier selects one of the drafts of a node.  The default is the rule that accepted
+        most in our benchmarks: "branch and keep", or on a GPU "grid walk and keep" for chains and
+        "walk and keep" for other trees.
 
         - A name that `tree_rules` lists, such as "k-Seq" or "optimal".
         - A function from a `Problem` to a plan, such as a lenient one.

@@ -639,7 +639,7 @@ def test_a_budget_of_nodes_drafts_the_likeliest_paths() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"nodes": 7, "rule": "k-Seq"}, "'target-only' or 'walk and keep'"),
+        ({"nodes": 7, "rule": "k-Seq"}, "'target-only' or 'walk and keep' or 'branch"),
         ({"nodes": 0, "rule": "target-only"}, "nodes = 0"),
         ({"match": "strings", "rule": "target-only", "k": 1}, "without tokenizers"),
     ],

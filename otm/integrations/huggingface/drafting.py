@@ -33,8 +33,8 @@ from otm.rules import names
 LOOKUP = "prompt_lookup_num_tokens"
 """Generation parameter for the number of tokens that a step copies from the context."""
 
-OF_TREES = ("target-only", "walk and keep")
-"""Rules that verify a best-first tree; with the second, a node may draw a child."""
+OF_TREES = ("target-only", "walk and keep", "branch and keep")
+"""Rules that verify a best-first tree; with all but the first, a node may draw a child."""
 
 MATCH = 2
 """Longest match of prompt lookup in transformers, unless `max_matching_ngram_size` is set."""

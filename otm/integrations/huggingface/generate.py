@@ -73,7 +73,7 @@ class AssistedDecoding:
     nodes : int, optional
         Draft budget of a step: draft likely paths as one tree instead of k chains.  With the rule
         "target-only", these are the most probable paths, as in EAGLE-2 and OPT-Tree
-        (`BestFirstDrafter`).  With "walk and keep", the default, a node may also draw a child
+        (`BestFirstDrafter`).  With "walk and keep" and the default, a node may also draw a child
         (`DrawnTreeDrafter`), except at temperature 0.
     vocabulary : int, optional
         Number of tokens, if the models pad the vocabulary to different sizes.
