@@ -22,21 +22,15 @@ from torch import Tensor
 
 from otm.kernels.common import runtime
 from otm.kernels.common.distributions.numpy import UNIT
-from otm.kernels.common.distributions.triton import mass, probability, write_peak, write_softmax
+from otm.kernels.common.distributions.triton import mass, probability
 from otm.kernels.common.draw import first_above, pick_of_sums
 from otm.kernels.common.runtime import check_device, constant, jit, launch, padded, tl
-from otm.kernels.common.softmax import check_vocabulary
 from otm.kernels.results import VerifiedTree
 from otm.kernels.tree.checks import Trees
+from otm.kernels.tree.triton_rows import NEXT, OVER, Softmaxes, lay_out_rows, row_of
 from otm.kernels.workspace import Workspace
 
 _UNIT = constant(UNIT)
-OVER = constant(-1)
-"""Row of a sequence whose output is complete."""
-
-NEXT = constant(-2)
-"""Code of a row of the next level: row r is stored as −2 − r until that level begins."""
-
 
 def verify(
     target: Tensor,
@@ -51,12 +45,7 @@ def verify(
     work = Workspace() if workspace is None else workspace
     batch, levels, passes = uniforms.shape
     size, nodes, device = target.shape[-1], tokens.shape[1], target.device
-    rows_of = [target if draft is None else draft, target]
-    for i, rows in enumerate(rows_of):
-        if rows.stride(-1) != 1:
-            kept = work.take(f"rows {i}", tuple(rows.shape), rows.dtype, device)
-            rows_of[i] = kept.copy_(rows)
-    below, target = rows_of
+    models = target, below = lay_out_rows(work, target, draft)
     drafts = (tokens.contiguous(), parents.contiguous(), sampled.contiguous().view(torch.uint8))
     blocks = -(-size // runtime.BLOCK)
     output = torch.full((batch, levels), -1, dtype=torch.int64, device=device)
@@ -75,23 +64,17 @@ def verify(
     sums = work.take("sums", (batch, 2, blocks), torch.int64, device)
     softmaxes, kind = sums, "probabilities"
     if temperature is not None:
-        check_vocabulary(size)
-        kind = "logits"
-        temperatures = runtime.spread_temperature(work, temperature, batch, device)
-        peaks = work.take("peaks", (batch, 2, blocks), torch.float32, device)
-        weights = work.take("weights", (batch, 2, blocks), torch.int64, device)
         softmaxes = work.take("softmaxes", (batch, 2, 4), torch.float32, device)
-    models = (target, below)
+        kind = "logits"
     strides = (*target.stride()[:2], *below.stride()[:2])
     of_rows = (size, below.shape[-1], blocks)
+    sum_rows = None
+    if temperature is not None:
+        sum_rows = Softmaxes(models, states, temperature, work, has_draft=draft is not None)
     for level in range(levels):
         first = level * passes
-        if temperature is not None:
-            step_of, count = temperatures.stride(0), 1 + (draft is not None)
-            found = (*models, states, temperatures, peaks, weights, *strides, step_of, *of_rows)
-            launch(peak_and_weight, (batch, count, blocks), *found, first, block_size=runtime.BLOCK)
-            found = (peaks, weights, states, temperatures, softmaxes, step_of, *of_rows, first)
-            launch(finish_softmax, (batch, count), *found, padded_blocks=padded(blocks))
+        if sum_rows is not None:
+            sum_rows(softmaxes, first)
         for test in range(passes):
             state = (states, shares, totals, tested, sums, softmaxes)
             constants = {"kind": kind, "has_draft": draft is not None, "block_size": runtime.BLOCK}
@@ -119,20 +102,6 @@ class Node(NamedTuple):
 
 
 @jit
-def row_of(
-    states: tl.tensor, sequence: tl.tensor, batch: tl.tensor, position: tl.tensor, test: tl.tensor
-) -> tl.tensor:
-    """Return the row that a sequence has reached before a test, and its number of sampled children.
-
-    The row is negative if the sequence needs no test.
-    """
-    place = states + (position.to(tl.int64) * batch + sequence) * 2
-    row = tl.load(place)  # scalar
-    count = tl.load(place + 1)  # scalar
-    return tl.where((row <= NEXT) & (test == 0), -row + NEXT, row), count
-
-
-@jit
 def residual_and_draft(
     node: Node, token: tl.tensor, test: tl.tensor, kind: tl.constexpr, has_draft: tl.constexpr
 ) -> tl.tensor:
@@ -154,79 +123,6 @@ def residual_and_draft(
             left = tl.maximum(left - (below.to(tl.float64) * share).to(tl.int64), 0)
             below = tl.where(token == gone, 0, below)
     return left, below
-
-
-@jit
-def peak_and_weight(
-    target: tl.tensor,
-    draft: tl.tensor,
-    states: tl.tensor,
-    temperatures: tl.tensor,
-    peaks: tl.tensor,
-    weights: tl.tensor,
-    target_sequence: tl.tensor,
-    target_row: tl.tensor,
-    draft_sequence: tl.tensor,
-    draft_row: tl.tensor,
-    temperature_sequence: tl.tensor,
-    size: tl.tensor,
-    draft_size: tl.tensor,
-    blocks: tl.tensor,
-    position: tl.tensor,
-    block_size: tl.constexpr,
-) -> None:
-    """Find the largest logit of a block and the sum of its weights.
-
-    At temperature 0, find the first token with the largest logit instead of the sum.
-    """
-    sequence = tl.program_id(0).to(tl.int64)
-    model, block = tl.program_id(1), tl.program_id(2)
-    row, count = row_of(states, sequence, tl.num_programs(0), position, 0)
-    if (row < 0) | ((model == 1) & (count == 0)):
-        return
-    temperature = tl.load(temperatures + sequence * temperature_sequence).to(tl.float64)  # scalar
-    token = block * block_size + tl.arange(0, block_size)
-    place = (sequence * 2 + model) * blocks + block
-    if model == 0:
-        start = target + sequence * target_sequence + row * target_row
-        # [block size]
-        value = tl.load(start + token, mask=token < size, other=float("-inf")).to(tl.float32)
-        write_peak(value, token, temperature, peaks + place, weights + place, size)
-    else:
-        start = draft + sequence * draft_sequence + row * draft_row
-        value = tl.load(start + token, mask=token < draft_size, other=float("-inf"))  # [block size]
-        value = value.to(tl.float32)
-        write_peak(value, token, temperature, peaks + place, weights + place, size)
-
-
-@jit
-def finish_softmax(
-    peaks: tl.tensor,
-    weights: tl.tensor,
-    states: tl.tensor,
-    temperatures: tl.tensor,
-    softmaxes: tl.tensor,
-    temperature_sequence: tl.tensor,
-    size: tl.tensor,
-    draft_size: tl.tensor,
-    blocks: tl.tensor,
-    position: tl.tensor,
-    padded_blocks: tl.constexpr,
-) -> None:
-    """Write the four numbers that `probability` reads, for the row that a sequence has reached."""
-    sequence = tl.program_id(0).to(tl.int64)
-    model = tl.program_id(1)
-    row, count = row_of(states, sequence, tl.num_programs(0), position, 0)
-    if (row < 0) | ((model == 1) & (count == 0)):
-        return
-    temperature = tl.load(temperatures + sequence * temperature_sequence).to(tl.float64)  # scalar
-    block = tl.arange(0, padded_blocks)
-    inside = block < blocks
-    of_row = sequence * 2 + model
-    tops = tl.load(peaks + of_row * blocks + block, mask=inside, other=float("-inf"))  # [padded]
-    added = tl.load(weights + of_row * blocks + block, mask=inside, other=0)  # [padded]
-    no_draft = tl.full((), -1, tl.int64)
-    write_softmax(tops, added, inside, temperature, no_draft, softmaxes + of_row * 4, size)
 
 
 @jit

@@ -84,7 +84,7 @@ def verify_tree_probs(
     rule : {"recursive rejection without replacement", "walk and keep"}, optional
         The rule for sampled drafts.
     backend : {"auto", "numpy", "torch", "triton"}, optional
-        As for `verify_probs`; "walk and keep" has no Triton kernel yet.
+        As for `verify_probs`.
     validate : bool, optional
         Whether to check all arguments first, which reads every row twice and waits for the device.
         Without the checks, rows with NaN or a wrong sum still yield tokens of the vocabulary.  Rows
@@ -223,7 +223,7 @@ def _verify(
 ) -> VerifiedTree[Any]:
     """Verify trees on a backend: logits if a temperature is given, else probabilities."""
     whole = check_name("rule", rule, RULES) == WALK
-    chosen = choose_backend(target, backend, BACKENDS[:2] if whole else BACKENDS)
+    chosen = choose_backend(target, backend, BACKENDS)
     if validate:
         check_trees(target, draft, trees, temperature, uniforms=WALK_UNIFORMS if whole else None)
     sampled = trees.sampled
@@ -233,53 +233,57 @@ def _verify(
     if temperature is not None:
         not_greedy = temperature > 0 if is_real(temperature) else (temperature > 0)[:, None]
         sampled = sampled & not_greedy
-    trees = trees._replace(sampled=sampled)
-    if whole:
-        return _walk_and_keep(chosen, target, draft, trees, temperature)
-    return _walk(chosen, (target, draft, trees, temperature), workspace)
+    arguments = (target, draft, trees._replace(sampled=sampled), temperature)
+    verify = _walk_and_keep if whole else _walk
+    if chosen == AUTO:
+        from otm.kernels.self_check import run as self_check
+        from otm.kernels.tree import cases as tree_cases
+
+        call = tree_cases.call_of_trees(*arguments, verify, whole_paths=whole)
+        chosen = self_check.checked_backend(call)
+    # Unchecked numbers may be NaN or ∞.
+    with np.errstate(all="ignore"):
+        return verify(chosen, arguments, workspace)
 
 
 def _walk_and_keep(
-    backend: str, target: Any, draft: Any, trees: Trees[Any], temperature: Any
+    backend: str, arguments: tuple[Any, Any, Trees[Any], Any], workspace: Workspace | None
 ) -> VerifiedTree[Any]:
-    """Verify whole paths of trees on a backend."""
+    """Verify whole paths of trees on a backend; `trees.sampled` marks the sampled drafts."""
+    if backend == "triton":
+        from otm.kernels.tree_walk import triton as by_triton
+
+        return by_triton.verify(*arguments, workspace)
     from otm.kernels.tree_walk import numpy as tree_walk
 
-    with np.errstate(all="ignore"):
-        if backend == "torch":
-            from otm.kernels.tree import torch as by_torch
-            from otm.kernels.tree_walk.torch import walk
+    if backend == "torch":
+        from otm.kernels.tree import torch as by_torch
+        from otm.kernels.tree_walk.torch import walk
 
-            arguments = (target, draft, trees, temperature)
-            return by_torch.verify(*arguments, on_arrays=tree_walk.verify, on_tensors=walk)
-        from otm.kernels.common.rows import numpy as rows
-
-        read = rows.read(target, draft, trees.tokens, target.shape[-1], temperature)
-        return tree_walk.verify(*read, trees)
+        return by_torch.verify(*arguments, on_arrays=tree_walk.verify, on_tensors=walk)
+    return tree_walk.verify(*_read(arguments))
 
 
 def _walk(
     backend: str, arguments: tuple[Any, Any, Trees[Any], Any], workspace: Workspace | None
 ) -> VerifiedTree[Any]:
     """Walk through trees on a backend; `trees.sampled` marks the sampled drafts."""
-    if backend == AUTO:
-        from otm.kernels.self_check import run as self_check
-        from otm.kernels.tree import cases as tree_cases
-
-        backend = self_check.checked_backend(tree_cases.call_of_trees(*arguments, _walk))
-    target, draft, trees, temperature = arguments
     if backend == "triton":
         from otm.kernels.tree import triton as by_triton
 
-        return by_triton.verify(target, draft, trees, temperature, workspace)
-    # Unchecked numbers may be NaN or ∞.
-    with np.errstate(all="ignore"):
-        if backend == "torch":
-            from otm.kernels.tree import torch as by_torch
+        return by_triton.verify(*arguments, workspace)
+    if backend == "torch":
+        from otm.kernels.tree import torch as by_torch
 
-            return by_torch.verify(target, draft, trees, temperature)
-        from otm.kernels.common.rows import numpy as rows
-        from otm.kernels.tree import numpy as tree
+        return by_torch.verify(*arguments)
+    from otm.kernels.tree import numpy as tree
 
-        read = rows.read(target, draft, trees.tokens, target.shape[-1], temperature)
-        return tree.verify(*read, trees)
+    return tree.verify(*_read(arguments))
+
+
+def _read(arguments: tuple[Any, Any, Trees[Any], Any]) -> tuple[Any, Any, Trees[Any]]:
+    """Return rows of both models as probabilities, and the trees."""
+    from otm.kernels.common.rows import numpy as rows
+
+    target, draft, trees, temperature = arguments
+    return *rows.read(target, draft, trees.tokens, target.shape[-1], temperature), trees

@@ -8,7 +8,9 @@ reference, and exact on object arrays of `fractions.Fraction`.
 
 Let A be the certain children of a node and c a number.  Outside A the winner has the distribution
 v = min(p', c q), and A has the rest, in proportion to q.  Any c gives a lossless rule; the best is
-the root of Σ v = 1, and a few steps of Newton's method come close to it from below.
+the root of Σ v = 1, which lies between 1 and 1/q(A).  The sum is concave in c, so that a step of
+Newton's method never passes the root, and c is the largest result of one step from several points.
+All steps are computed from one read of both rows.
 """
 
 from __future__ import annotations
@@ -26,8 +28,11 @@ from otm.kernels.results import VerifiedTree
 from otm.kernels.tree.checks import Trees
 from otm.kernels.tree.numpy import one_by_one
 
-STEPS = 6
-"""Number of steps of Newton's method; a step reads both rows once."""
+POINTS = 8
+"""Number of points from which a step of Newton's method is made."""
+
+LARGEST = 8
+"""Bound of these points.  A larger c can result from a step, if A has little probability."""
 
 
 class Winner(NamedTuple):
@@ -47,29 +52,52 @@ class Node(NamedTuple):
     draft: int
 
 
-def winner(of_target: Any, of_certain: Any, of_draft: Any, steps: int = STEPS) -> Winner:
-    """Return the distribution of the winner: [..., V], [..., 1], [..., V] → Winner.
+class Outside(NamedTuple):
+    """Masses of tokens outside A, [..., V], and the total masses of A, [..., 1]."""
 
-    `of_target` and `of_draft` are the masses outside A, and `of_certain` is the target's mass of A.
-    """
-    xp = array_module(of_target)
-    drawn = of_draft.sum(axis=-1, keepdims=True)
-    target, draft = to_float64(of_target), to_float64(of_draft)
-    whole = of_certain + of_target.sum(axis=-1, keepdims=True)
-    slope = to_float64(drawn) / to_float64(nonzero_or_one(whole))
-    for _ in range(steps):
-        low = draft > slope * target
-        over = xp.where(low, of_draft, 0 * of_draft).sum(axis=-1, keepdims=True)
-        under = of_certain + xp.where(low, of_target, 0 * of_target).sum(axis=-1, keepdims=True)
-        slope = to_float64(over) / to_float64(nonzero_or_one(under))
+    target: Any
+    draft: Any  # 0 if no child was drawn
+    of_certain: Any  # of the target
+    hidden: Any  # of the draft
+
+
+def winner(masses: Outside, points: int = POINTS) -> Winner:
+    """Return the distribution of the winner."""
+    xp = array_module(masses.target)
+    drawn = masses.draft.sum(axis=-1, keepdims=True)
+    target, draft = to_float64(masses.target), to_float64(masses.draft)
+    c = largest_step(masses, target, draft, points)
+    # The float product may exceed all integers.
+    wins = xp.minimum(masses.draft, to_int64(xp.minimum(c * target, draft)))
     # If the target excludes all certain children, the drawn child always wins.
-    wins = xp.minimum(of_draft, to_int64(slope * target))
-    wins = xp.where(of_certain > 0, wins, of_draft)
+    wins = xp.where(masses.of_certain > 0, wins, masses.draft)
     left = drawn - wins.sum(axis=-1, keepdims=True)
     certain = xp.where(
         drawn > 0, to_float64(left) / to_float64(nonzero_or_one(drawn)), 1 + 0 * left
     )
     return Winner(wins, drawn, certain)
+
+
+def largest_step(masses: Outside, target: Any, draft: Any, points: int) -> Any:
+    """Return c: the largest result of a step of Newton's method from `points` points, [..., 1].
+
+    `target` and `draft` are the masses in float64.  The drawn child's distribution has the mass
+    1 − p(A) instead of 1, so c has this factor too.
+    """
+    xp, exact = array_module(target), target.dtype == object
+    whole = 1 if exact else int(UNIT)
+    scale = to_float64(xp.maximum(whole - masses.hidden, 0 * masses.hidden)) / whole
+    furthest = xp.minimum(whole / to_float64(nonzero_or_one(masses.of_certain)), LARGEST + 0 * scale)
+    largest = 0 * scale
+    for i in range(points):
+        # The points are closer together near 1.
+        point = scale * (1 + (furthest - 1) * i**2 / points**2)
+        capped = draft > point * target
+        over = xp.where(capped, masses.draft, 0 * masses.draft).sum(axis=-1, keepdims=True)
+        under = xp.where(capped, masses.target, 0 * masses.target).sum(axis=-1, keepdims=True)
+        under = nonzero_or_one(masses.of_certain + under)
+        largest = xp.maximum(largest, to_float64(over) / to_float64(under))
+    return largest
 
 
 def residual(target: Any, is_certain: Any, of_certain: Any, share: Any, won: Winner) -> Any:
@@ -88,18 +116,18 @@ def residual(target: Any, is_certain: Any, of_certain: Any, share: Any, won: Win
 
 
 def verify(
-    target_probs: Any, draft_probs: Any, trees: Trees[npt.NDArray[Any]], steps: int = STEPS
+    target_probs: Any, draft_probs: Any, trees: Trees[npt.NDArray[Any]], points: int = POINTS
 ) -> VerifiedTree[npt.NDArray[np.int64]]:
     """Walk through the tree of each sequence, and keep a part of the walk.
 
     Each level has four uniforms: for the drawn child, for a certain child, for keeping a node at
     this depth, and for the token after it.
     """
-    return one_by_one(partial(_verify_one, steps=steps), target_probs, draft_probs, trees)
+    return one_by_one(partial(_verify_one, points=points), target_probs, draft_probs, trees)
 
 
 def _verify_one(
-    target: Any, draft: Any, tree: Trees[npt.NDArray[Any]], *, steps: int
+    target: Any, draft: Any, tree: Trees[npt.NDArray[Any]], *, points: int
 ) -> tuple[list[int], int]:
     """Return output and last draft of one tree: [N + 1, V], [N + 1, V'], [N], [L + 1, 4]."""
     tokens, parents, sampled, uniforms = tree
@@ -116,18 +144,21 @@ def _verify_one(
         certain, drawn = children[~is_drawn], children[is_drawn]
         is_certain = np.zeros(row.size, dtype=np.bool_)
         is_certain[tokens[certain]] = True
-        below = 0 * everything
-        if drawn.size:
-            below = np.where(is_certain, 0 * everything, mass(extend(draft[node + 1], row)))
+        nothing = 0 * everything
+        below = mass(extend(draft[node + 1], row)) if drawn.size else nothing
         of_children = everything[tokens[certain]]
         of_certain = of_children.sum(keepdims=True)
-        won = winner(np.where(is_certain, 0 * everything, everything), of_certain, below, steps)
+        outside = (np.where(is_certain, nothing, masses) for masses in (everything, below))
+        hidden = below[tokens[certain]].sum(keepdims=True)
+        masses = Outside(*outside, of_certain, hidden)
+        # Without a certain or a drawn child, nothing depends on c.
+        won = winner(masses, points if certain.size and drawn.size else 0)
         left = residual(row, is_certain, of_certain, share, won)
         excess = left.sum() if left.dtype == object else left.sum() / UNIT
         # Only rounding can make the residual empty.
-        masses = left if left.any() else everything
-        walked.append(Node(excess, excess + (1 - share), masses, node))
-        node, win = _child(tokens, certain, drawn, (below, of_children, won), (coin, choice))
+        of_next = left if left.any() else everything
+        walked.append(Node(excess, excess + (1 - share), of_next, node))
+        node, win = _child(tokens, certain, drawn, (masses.draft, of_children, won), (coin, choice))
         x = tokens[node]
         path.append(int(x))
         share = next_weight(share, row[x], win)
