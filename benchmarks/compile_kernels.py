@@ -58,6 +58,9 @@ from otm.kernels.common.distributions import triton as distributions
 from otm.kernels.multi_draft import triton as multi_draft
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.tree import triton as tree
+from otm.kernels.tree import triton_rows
+from otm.kernels.tree.verify import WALK, WALK_UNIFORMS
+from otm.kernels.tree_walk import triton as tree_walk
 from otm.kernels.walk_and_keep import triton as grid_walk_and_keep
 from otm.rules import names
 
@@ -109,10 +112,10 @@ def recorded() -> Iterator[list[Launch]]:
         launches.append(Launch(kernel, arguments, constants))
 
     with contextlib.ExitStack() as stack:
-        verifying = (clocks, grid_walk_and_keep, multi_draft, one_chain, tree)
-        for module in (distributions, *verifying):
+        verifying = (clocks, grid_walk_and_keep, multi_draft, one_chain, tree, tree_walk)
+        for module in (distributions, triton_rows, *verifying):
             stack.enter_context(mock.patch.object(module, "launch", record))
-        for module in (clocks, multi_draft, one_chain, tree):
+        for module in (clocks, multi_draft, one_chain, tree, tree_walk):
             stack.enter_context(mock.patch.object(module, "check_device"))
         yield launches
 
@@ -230,6 +233,12 @@ def uses_of_trees(
         arguments = (target, draft, drafts, parents, uniforms)
         yield f"tree, probabilities, {name}", partial(verify_tree_probs, **options), arguments
         yield f"tree, logits, {name}", warm, arguments
+    for name, draft in (("certain", None), ("sampled", target)):
+        uniforms = on_meta(batch, 2, WALK_UNIFORMS, dtype=torch.float64)
+        arguments = (target, draft, drafts, parents, uniforms)
+        verify = partial(verify_tree_probs, rule=WALK, **options)
+        yield f"tree walk and keep, probabilities, {name}", verify, arguments
+        yield f"tree walk and keep, logits, {name}", partial(warm, rule=WALK), arguments
 
 
 def compile_launch(

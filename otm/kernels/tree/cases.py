@@ -35,26 +35,41 @@ SAMPLED = 0.7
 
 
 def call_of_trees(
-    target: Tensor, draft: Tensor | None, trees: Trees[Tensor], temperature: Any, verify: Any
+    target: Tensor,
+    draft: Tensor | None,
+    trees: Trees[Tensor],
+    temperature: Any,
+    verify: Any,
+    *,
+    whole_paths: bool = False,
 ) -> Call:
-    """Describe a call of `verify_tree_probs` or `verify_tree_logits`."""
+    """Describe a call of `verify_tree_probs` or `verify_tree_logits`.
+
+    `whole_paths` means the rule "walk and keep", otherwise drafts are verified token by token.
+    """
     kind = "probabilities" if temperature is None else "logits"
     temperatures = temperature
     if isinstance(temperature, Tensor):
         temperatures = temperature.expand(len(target))
     size, below = target.shape[-1], None if draft is None else draft.shape[-1]
     family = (
-        *("trees", kind, target.device, size, below),
+        *("whole paths" if whole_paths else "trees", kind, target.device, size, below),
         layout_of(temperatures) if isinstance(temperatures, Tensor) else (),
         *map(layout_of, (target, draft, *trees)),
     )
     name = f"trees from {kind} ({target.dtype}, {size:,} tokens, {trees.tokens.shape[1]} drafts)"
-    cases = partial(cases_like, target, draft, trees, temperatures)
+    name = f"whole paths of {name}" if whole_paths else name
+    cases = partial(cases_like, target, draft, trees, temperatures, whole_paths=whole_paths)
     return Call(name, family, target.device, cases, verify)
 
 
 def cases_like(
-    target: Tensor, draft: Tensor | None, trees: Trees[Tensor], temperature: Any
+    target: Tensor,
+    draft: Tensor | None,
+    trees: Trees[Tensor],
+    temperature: Any,
+    *,
+    whole_paths: bool = False,
 ) -> Iterator[tuple[Any, ...]]:
     """Yield target, draft, trees and temperature with the layout of a call."""
     size = target.shape[-1]
@@ -64,9 +79,8 @@ def cases_like(
     nodes, (_, levels, passes) = trees.tokens.shape[1], trees.uniforms.shape
     single = not isinstance(temperature, Tensor) or not temperature.stride(0)
     logits = temperature is not None
-    cases = draw_trees(
-        (nodes, levels, passes), len(places), drafted, logits=logits, one_temperature=single
-    )
+    options = {"logits": logits, "one_temperature": single, "whole_paths": whole_paths}
+    cases = draw_trees((nodes, levels, passes), len(places), drafted, **options)
     tokens, *others = cases.trees
     tree_parts = (np.where(tokens < 0, -1, np.array(places)[tokens]), *others)
     kind = "logits" if logits else "probabilities"
@@ -95,8 +109,11 @@ def draw_trees(
     *,
     logits: bool,
     one_temperature: bool,
+    whole_paths: bool = False,
 ) -> TreeCases:
     """Draw trees of shape (N, L + 1, W + 1), with rows and uniforms, from the seed.
+
+    If whole paths are verified, a node has at most one sampled child.
 
     If `draft_tokens` is 0, all drafts are deterministic.
     """
@@ -107,8 +124,10 @@ def draw_trees(
     tokens = np.full((SEQUENCES, nodes), -1)
     parents, sampled = tokens.copy(), np.zeros(tokens.shape, bool)
     uniforms = rng.random((SEQUENCES, levels, passes))
+    width = 1 if whole_paths else passes - 1
     if passes > 1:
-        choose_coins(uniforms[:, :, :-1])
+        # Of whole paths, the other uniforms select tokens.
+        choose_coins(uniforms[:, :, ::2] if whole_paths else uniforms[:, :, :-1])
     for b in range(SEQUENCES):
         depths = {-1: 0}
         for node in range(-1, nodes * (b != EMPTY)):
@@ -118,7 +137,7 @@ def draw_trees(
                     continue
                 parent = inner[int(rng.integers(len(inner)))]
                 siblings = (parents[b] == parent) & (tokens[b] >= 0)
-                is_sampled = bool(draft_tokens) and sampled[b, siblings].sum() < passes - 1
+                is_sampled = bool(draft_tokens) and sampled[b, siblings].sum() < width
                 is_sampled &= rng.random() < SAMPLED
                 free = np.arange(draft_tokens if is_sampled else target_tokens)
                 free = np.setdiff1d(free, tokens[b, siblings])
@@ -126,7 +145,7 @@ def draw_trees(
                     continue
                 token = int(free[rng.integers(free.size)])
                 if is_sampled:
-                    last = sampled[b, siblings].sum() == passes - 2
+                    last = sampled[b, siblings].sum() == width - 1
                     excess = draft[b, parent + 1, free] - target[b, parent + 1, free]
                     rejected = is_rejected(b, depths[parent], levels - 1, last=last)
                     token = int(free[draw_draft(rng, excess, rejected=rejected)])

@@ -32,6 +32,7 @@ from otm.kernels.workspace import Workspace
 
 _UNIT = constant(UNIT)
 
+
 def verify(
     target: Tensor,
     draft: Tensor | None,

@@ -20,9 +20,7 @@ NEXT = constant(-2)
 """Code of a row of the next level: row r is stored as −2 − r until that level begins."""
 
 
-def lay_out_rows(
-    work: Workspace, target: Tensor, draft: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def lay_out_rows(work: Workspace, target: Tensor, draft: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return rows of both models with contiguous entries; copy them only if necessary.
 
     If there is no draft, the target takes its place.

@@ -29,7 +29,7 @@ from otm.kernels.tree.checks import Trees
 from otm.kernels.tree.numpy import one_by_one
 
 POINTS = 8
-"""Number of points from which a step of Newton's method is made."""
+"""Number of points from which a step of Newton's method is made; a power of two for Triton."""
 
 LARGEST = 8
 """Bound of these points.  A larger c can result from a step, if A has little probability."""
@@ -66,7 +66,7 @@ def winner(masses: Outside, points: int = POINTS) -> Winner:
     xp = array_module(masses.target)
     drawn = masses.draft.sum(axis=-1, keepdims=True)
     target, draft = to_float64(masses.target), to_float64(masses.draft)
-    c = largest_step(masses, target, draft, points)
+    c = largest_step(masses, points)
     # The float product may exceed all integers.
     wins = xp.minimum(masses.draft, to_int64(xp.minimum(c * target, draft)))
     # If the target excludes all certain children, the drawn child always wins.
@@ -78,20 +78,24 @@ def winner(masses: Outside, points: int = POINTS) -> Winner:
     return Winner(wins, drawn, certain)
 
 
-def largest_step(masses: Outside, target: Any, draft: Any, points: int) -> Any:
-    """Return c: the largest result of a step of Newton's method from `points` points, [..., 1].
+def starting_points(of_certain: Any, hidden: Any, count: int) -> list[Any]:
+    """Return the points from which Newton's method makes a step, each [..., 1].
 
-    `target` and `draft` are the masses in float64.  The drawn child's distribution has the mass
-    1 − p(A) instead of 1, so c has this factor too.
+    The points lie between 1 and 1/q(A), and are closer together near 1.  The drawn child's
+    distribution has the mass 1 − p(A) instead of 1, so the points have this factor too.
     """
-    xp, exact = array_module(target), target.dtype == object
-    whole = 1 if exact else int(UNIT)
-    scale = to_float64(xp.maximum(whole - masses.hidden, 0 * masses.hidden)) / whole
-    furthest = xp.minimum(whole / to_float64(nonzero_or_one(masses.of_certain)), LARGEST + 0 * scale)
-    largest = 0 * scale
-    for i in range(points):
-        # The points are closer together near 1.
-        point = scale * (1 + (furthest - 1) * i**2 / points**2)
+    xp, whole = array_module(of_certain), 1 if of_certain.dtype == object else int(UNIT)
+    scale = to_float64(xp.maximum(whole - hidden, 0 * hidden)) / whole
+    inverse = whole / to_float64(nonzero_or_one(of_certain))
+    furthest = xp.minimum(inverse, LARGEST + 0 * scale)
+    return [scale * (1 + (furthest - 1) * i**2 / count**2) for i in range(count)]
+
+
+def largest_step(masses: Outside, points: int) -> Any:
+    """Return c: the largest result of a step of Newton's method, [..., 1]."""
+    xp, target, draft = array_module(masses.target), *map(to_float64, masses[:2])
+    largest = to_float64(0 * masses.hidden)
+    for point in starting_points(masses.of_certain, masses.hidden, points):
         capped = draft > point * target
         over = xp.where(capped, masses.draft, 0 * masses.draft).sum(axis=-1, keepdims=True)
         under = xp.where(capped, masses.target, 0 * masses.target).sum(axis=-1, keepdims=True)

@@ -33,7 +33,10 @@ from otm.kernels.tree import cases as tree_cases  # noqa: E402
 from otm.kernels.tree import numpy as tree  # noqa: E402
 from otm.kernels.tree import triton as triton_tree  # noqa: E402
 from otm.kernels.tree.checks import Trees  # noqa: E402
-from otm.kernels.tree.verify import _walk  # noqa: E402
+from otm.kernels.tree import triton_rows  # noqa: E402
+from otm.kernels.tree.verify import WALK_UNIFORMS, _walk, _walk_and_keep  # noqa: E402
+from otm.kernels.tree_walk import numpy as tree_walk  # noqa: E402
+from otm.kernels.tree_walk import triton as triton_tree_walk  # noqa: E402
 from otm.kernels.verify import _verify  # noqa: E402
 from otm.kernels.walk_and_keep import triton as grid_walk_and_keep  # noqa: E402
 from otm.rules import named, names  # noqa: E402
@@ -176,23 +179,49 @@ def test_no_decision_about_chains_is_close(rule: str) -> None:
     assert all_accepted >= len(shapes) / 2
 
 
+@contextmanager
+def watched_points(distances: list[Fraction]) -> Iterator[None]:
+    """Note how far ratios of draft to target are from the points that they are compared with."""
+    find = tree_walk.largest_step
+
+    def largest_step(masses: Any, count: int) -> Any:
+        points = tree_walk.starting_points(masses.of_certain, masses.hidden, count)
+        for point, (q, p) in itertools.product(points, zip(*masses[:2], strict=True)):
+            if p:
+                distances.append(abs(p - point[0] * q) / p)
+        return find(masses, count)
+
+    with mock.patch.object(tree_walk, "largest_step", largest_step):
+        yield
+
+
+@pytest.mark.parametrize("whole_paths", [False, True], ids=["tokens", "whole paths"])
 @pytest.mark.parametrize("logits", [False, True], ids=["probabilities", "logits"])
-def test_no_decision_about_trees_is_close(logits: bool) -> None:
-    distances: list[Fraction] = []
+def test_no_decision_about_trees_is_close(logits: bool, whole_paths: bool) -> None:
+    """Bug: a right kernel that rounds otherwise is found wrong, or cases that all end alike."""
+    distances, ratios = list[Fraction](), list[Fraction]()
     nodes = set()
-    for shape in ((3, 3, 2), (8, 4, 3), (24, 6, 4)):
+    verify = tree_walk.verify if whole_paths else tree.verify
+    for nodes_of_tree, levels, uniforms in ((3, 3, 2), (8, 4, 3), (24, 6, 4)):
+        shape = (nodes_of_tree, levels, WALK_UNIFORMS if whole_paths else uniforms)
         for draft_tokens in (0, 7, 14):
-            options = {"logits": logits, "one_temperature": False}
+            options = {"logits": logits, "one_temperature": False, "whole_paths": whole_paths}
             cases = tree_cases.draw_trees(shape, 14, draft_tokens, **options)
             for b, warmth in enumerate(cases.temperatures.tolist()):
                 trees = Trees(*(x[b : b + 1] for x in cases.trees))
+                if warmth == 0:  # all drafts are deterministic
+                    trees = trees._replace(sampled=trees.sampled & False)
                 laws = [x[b : b + 1] for x in cases[: 1 + (draft_tokens > 0)]]
                 rows = [exact(x, warmth if logits else None) for x in laws]
                 trees = trees._replace(uniforms=watched(trees.uniforms, distances))
-                outcome = tree.verify(*(*rows, None)[:2], trees)
+                with watched_points(ratios):
+                    outcome = verify(*(*rows, None)[:2], trees)
                 nodes.add(int(outcome.accepted[0]))
     assert min(distances) > MARGIN
     assert len(nodes) > 3
+    assert whole_paths == bool(ratios)
+    if logits:
+        assert min(ratios, default=ONE) > RATIO_MARGIN
 
 
 def test_no_clock_rings_close_to_the_first() -> None:
@@ -210,7 +239,10 @@ def test_no_clock_rings_close_to_the_first() -> None:
             assert (clocks.first_rings(others, keys, positions, lists, count) != first).all()
 
 
-LAUNCHING = (one_chain, distributions, multi_draft, grid_walk_and_keep, triton_tree, triton_clocks)
+LAUNCHING = (
+    *(one_chain, distributions, multi_draft, grid_walk_and_keep, triton_clocks),
+    *(triton_tree, triton_rows, triton_tree_walk),
+)
 
 
 @contextmanager
@@ -303,21 +335,27 @@ def test_a_check_compiles_what_the_call_runs_and_calls_of_a_family_run_the_same(
     assert repeated > len(calls) / 3
 
 
+@pytest.mark.parametrize("whole_paths", [False, True], ids=["tokens", "whole paths"])
 @pytest.mark.parametrize("logits", [False, True], ids=["probabilities", "logits"])
 @pytest.mark.parametrize("drafted", [False, True], ids=["certain", "sampled"])
-def test_a_check_of_trees_compiles_what_the_call_runs(logits: bool, drafted: bool) -> None:
+def test_a_check_of_trees_compiles_what_the_call_runs(
+    logits: bool, drafted: bool, whole_paths: bool
+) -> None:
+    verify = _walk_and_keep if whole_paths else _walk
     for batch, nodes, size, wide in ((1, 3, 17, 0), (2, 16, 32, 1), (3, 1, 40, 16)):
         rows = torch.zeros(batch, nodes + 1, size + wide)[..., :size]
         numbers = torch.zeros(batch, nodes, dtype=torch.int64)
-        uniforms = torch.zeros(batch, 3, 2 + nodes % 2, dtype=torch.float64)
+        coins = WALK_UNIFORMS if whole_paths else 2 + nodes % 2
+        uniforms = torch.zeros(batch, 3, coins, dtype=torch.float64)
         trees = Trees(numbers, numbers - 1, numbers > 0, uniforms)
         warmth = [None, 1.0, torch.ones(batch)][logits * (1 + nodes % 2)]
         given = (rows, rows if drafted else None, trees, warmth)
         with recorded_kernels() as used:
-            _walk("triton", given, None)
+            verify("triton", given, None)
+        call = tree_cases.call_of_trees(*given, verify, whole_paths=whole_paths)
         with recorded_kernels() as checked:
-            for cases in tree_cases.call_of_trees(*given, _walk).cases():
-                _walk("triton", cases, None)
+            for cases in call.cases():
+                verify("triton", cases, None)
         assert used == checked
 
 

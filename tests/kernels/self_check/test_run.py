@@ -68,12 +68,12 @@ def arguments(
     return [rows.to(dtype), rows[..., :-1, :].to(dtype), tokens, uniforms]
 
 
-def trees() -> list[Any]:
+def trees(coins: int = 2) -> list[Any]:
     """Trees of two sequences."""
     rng = torch.Generator().manual_seed(1)
     rows = torch.full((2, 4, 8), 1 / 8)
     tokens, parents = torch.tensor([[0, 1, 2]] * 2), torch.tensor([[-1, -1, 0]] * 2)
-    uniforms = torch.rand(2, 3, 2, generator=rng, dtype=torch.float64)
+    uniforms = torch.rand(2, 3, coins, generator=rng, dtype=torch.float64)
     return [rows, None, tokens, parents, uniforms]
 
 
@@ -211,6 +211,7 @@ def test_only_the_calls_whose_kernels_are_wrong_go_to_torch(
         ),
         "trees": (lambda: verify_tree_probs(*trees()), "torch"),
         "trees from logits": (lambda: verify_tree_logits(*trees()), "torch"),
+        "whole paths": (lambda: verify_tree_probs(*trees(4), rule="walk and keep"), "torch"),
         "clocks": (lambda: first_rings(*clocked()), "torch"),
     }
     with warnings.catch_warnings(record=True) as said:
@@ -222,7 +223,7 @@ def test_only_the_calls_whose_kernels_are_wrong_go_to_torch(
             assert new == [backend] if name != "another batch" else new == [], name
         for call, _ in calls.values():
             call()
-    assert len(said) == backends().count("torch") == 8
+    assert len(said) == backends().count("torch") == 9
 
 
 def test_a_named_backend_is_not_checked_and_has_no_substitute(
@@ -251,6 +252,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "sigmoids": lambda **options: verify_sigmoid(*arguments(), **options),
     "trees": lambda **options: verify_tree_probs(*trees(), **options),
     "trees from logits": lambda **options: verify_tree_logits(*trees(), **options),
+    "whole paths": lambda **o: verify_tree_probs(*trees(4), rule="walk and keep", **o),
     "clocks": lambda **options: first_rings(*clocked(), **options),
 }
 
@@ -346,9 +348,9 @@ def zeros(batch: int, gamma: int, size: int) -> list[Any]:
     return [rows, rows[:, :gamma], torch.zeros(batch, gamma, dtype=torch.int64), uniforms]
 
 
-def no_trees(nodes: int, levels: int, size: int) -> list[Any]:
+def no_trees(nodes: int, levels: int, size: int, coins: int = 3) -> list[Any]:
     rows, numbers = torch.zeros(1, nodes + 1, size), torch.zeros(1, nodes, dtype=torch.int64)
-    return [rows, rows, numbers, numbers, torch.zeros(1, levels, 3, dtype=torch.float64)]
+    return [rows, rows, numbers, numbers, torch.zeros(1, levels, coins, dtype=torch.float64)]
 
 
 EDGES: dict[str, Callable[..., Any]] = {
@@ -364,6 +366,12 @@ EDGES: dict[str, Callable[..., Any]] = {
     "a tree without drafts": lambda **o: verify_tree_probs(*no_trees(0, 1, 9), **o),
     "a tree without levels": lambda **o: verify_tree_probs(*no_trees(3, 1, 9), **o),
     "a tree of one token": lambda **o: verify_tree_probs(*no_trees(3, 3, 1), **o),
+    "whole paths without drafts": lambda **o: verify_tree_probs(
+        *no_trees(0, 1, 9, 4), rule="walk and keep", **o
+    ),
+    "whole paths of one token": lambda **o: verify_tree_probs(
+        *no_trees(3, 3, 1, 4), rule="walk and keep", **o
+    ),
 }
 
 

@@ -185,6 +185,24 @@ SLIPS = {
         "sequence * levels * passes",
         rule="tree",
     ),
+    "certain children stay in the sums": Slip(
+        "tree_walk/triton_steps",
+        "over -= tl.sum(tl.where(capped, draft, 0), 1)",
+        "over -= 0",
+        rule="tree_walk",
+    ),
+    "the residual of a certain child is not corrected": Slip(
+        "tree_walk/triton_kernels",
+        "tl.atomic_add(place, change",
+        "tl.atomic_add(place, change * 0",
+        rule="tree_walk",
+    ),
+    "one coin keeps all nodes": Slip(
+        "tree_walk/triton_kernels",
+        "coins = uniforms + (sequence * levels + level) * 4",
+        "coins = uniforms + sequence * levels * 4",
+        rule="tree_walk",
+    ),
 }
 
 
@@ -228,11 +246,11 @@ def reason_of(copied: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         monkeypatch.setattr(chain_cases, "MOST_ENTRIES", 620)
         for module in (runtime, importlib.import_module(f"{name}.common.runtime")):
             monkeypatch.setattr(module, "BLOCK", BLOCK)
-        if slip.rule == "tree":
-            module = importlib.import_module(f"{name}.tree.triton")
-            importlib.import_module("otm.kernels.tree.triton")
-            monkeypatch.setattr("otm.kernels.tree.triton", module)
-            return self_check.run_check(call_of_tree()).reason
+        if slip.rule.startswith("tree"):
+            module = importlib.import_module(f"{name}.{slip.rule}.triton")
+            importlib.import_module(f"otm.kernels.{slip.rule}.triton")
+            monkeypatch.setattr(f"otm.kernels.{slip.rule}.triton", module)
+            return self_check.run_check(call_of_tree(slip.rule == "tree_walk")).reason
         load = Rule.load_kernel
 
         def load_copy(rule: Rule, backend: str) -> Any:
@@ -273,11 +291,12 @@ def call_of(slip: Slip) -> self_check.Call:
     )
 
 
-def call_of_tree() -> self_check.Call:
-    """Return a call of the kernels for trees."""
+def call_of_tree(whole_paths: bool) -> self_check.Call:
+    """Return a call of the kernels for trees, token by token or for whole paths."""
     rows, numbers = torch.zeros(1, 6, 11), torch.zeros(1, 5, dtype=torch.int64)
     trees = Trees(numbers, numbers, numbers > 0, torch.zeros(1, 3, 4, dtype=torch.float64))
-    return tree_cases.call_of_trees(rows, rows, trees, None, tree_entry._walk)
+    verify = tree_entry._walk_and_keep if whole_paths else tree_entry._walk
+    return tree_cases.call_of_trees(rows, rows, trees, None, verify, whole_paths=whole_paths)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # as on a GPU

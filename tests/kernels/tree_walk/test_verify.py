@@ -36,6 +36,8 @@ from tests.decoding.verifiers.test_certain_and_drawn import (
 from tests.decoding.verifiers.test_walk_and_keep import models
 
 WALK = "walk and keep"
+
+
 def arrays_of(root: DraftNode, target: TableModel) -> tuple[Any, Any, Trees[Any]]:
     """Rows and parents of one tree, in fractions; the uniforms are missing."""
     nodes = [node for node in root.nodes() if node.path]
