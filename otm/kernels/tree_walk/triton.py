@@ -69,8 +69,8 @@ def verify(
     sums = left
     if has_draft:
         sums = work.take("sums", (levels, batch, SUMS), torch.int64, device).zero_()
-    # Without logits, no kernel reads the softmaxes.
-    softmaxes, kind, sum_rows = numbers, "probabilities", None
+    # Without logits, no kernel reads softmaxes; each level of `states` is aligned as theirs are.
+    softmaxes, kind, sum_rows = states, "probabilities", None
     if temperature is not None:
         kind = "logits"
         softmaxes = work.take("softmaxes", (levels, batch, 2, 4), torch.float32, device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from decimal import Decimal, localcontext
@@ -32,8 +33,8 @@ from otm.kernels.self_check.chain_cases import Shape  # noqa: E402
 from otm.kernels.tree import cases as tree_cases  # noqa: E402
 from otm.kernels.tree import numpy as tree  # noqa: E402
 from otm.kernels.tree import triton as triton_tree  # noqa: E402
-from otm.kernels.tree.checks import Trees  # noqa: E402
 from otm.kernels.tree import triton_rows  # noqa: E402
+from otm.kernels.tree.checks import Trees  # noqa: E402
 from otm.kernels.tree.verify import WALK_UNIFORMS, _walk, _walk_and_keep  # noqa: E402
 from otm.kernels.tree_walk import numpy as tree_walk  # noqa: E402
 from otm.kernels.tree_walk import triton as triton_tree_walk  # noqa: E402
@@ -195,6 +196,9 @@ def watched_points(distances: list[Fraction]) -> Iterator[None]:
         yield
 
 
+SHAPES_OF_PATHS = ((3, 3, WALK_UNIFORMS), (12, 4, WALK_UNIFORMS))
+
+
 @pytest.mark.parametrize("whole_paths", [False, True], ids=["tokens", "whole paths"])
 @pytest.mark.parametrize("logits", [False, True], ids=["probabilities", "logits"])
 def test_no_decision_about_trees_is_close(logits: bool, whole_paths: bool) -> None:
@@ -202,8 +206,7 @@ def test_no_decision_about_trees_is_close(logits: bool, whole_paths: bool) -> No
     distances, ratios = list[Fraction](), list[Fraction]()
     nodes = set()
     verify = tree_walk.verify if whole_paths else tree.verify
-    for nodes_of_tree, levels, uniforms in ((3, 3, 2), (8, 4, 3), (24, 6, 4)):
-        shape = (nodes_of_tree, levels, WALK_UNIFORMS if whole_paths else uniforms)
+    for shape in SHAPES_OF_PATHS if whole_paths else ((3, 3, 2), (8, 4, 3), (24, 6, 4)):
         for draft_tokens in (0, 7, 14):
             options = {"logits": logits, "one_temperature": False, "whole_paths": whole_paths}
             cases = tree_cases.draw_trees(shape, 14, draft_tokens, **options)

@@ -185,16 +185,10 @@ SLIPS = {
         "sequence * levels * passes",
         rule="tree",
     ),
-    "certain children stay in the sums": Slip(
+    "a drawn child wins by the coin that keeps its node": Slip(
         "tree_walk/triton_steps",
-        "over -= tl.sum(tl.where(capped, draft, 0), 1)",
-        "over -= 0",
-        rule="tree_walk",
-    ),
-    "the residual of a certain child is not corrected": Slip(
-        "tree_walk/triton_kernels",
-        "tl.atomic_add(place, change",
-        "tl.atomic_add(place, change * 0",
+        "coin = tl.load(coins) *",
+        "coin = tl.load(coins + 2) *",
         rule="tree_walk",
     ),
     "one coin keeps all nodes": Slip(
