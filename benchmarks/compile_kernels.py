@@ -1,11 +1,14 @@
 """Compile every Triton kernel without a GPU, and report registers, spills and shared memory.
 
     python -m benchmarks.compile_kernels [--targets NAME ...] [--uses NAME ...] [--output FOLDER]
+                                         [--add]
 
 The program calls the verifiers on tensors without memory (torch's device "meta").  It does not
 launch their kernels, but compiles them with the types, constants and alignments of a launch.  Each
 number is for one thread or one program.  Triton's own ptxas reports the numbers, and LLVM those of
 gfx942.  All types are compiled for sm_90, and only fp32 for the other targets.
+
+`--add` replaces only the rows of `--uses` in the saved results, if the same Triton compiled them.
 
 Even if registers are free, ptxas may spill a few values so that one more program fits on a
 multiprocessor; its versions differ in this.  So a kernel that spills is compiled again with the
@@ -120,20 +123,24 @@ def recorded() -> Iterator[list[Launch]]:
         yield launches
 
 
+def all_uses(types: tuple[str, ...]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each use of the verifiers: its name, the verifier and its arguments."""
+    for shape, of_shape in ((SHAPE, types), (SMALLEST, ("fp32",))):
+        for name in of_shape:
+            each = (of(shape, TYPES[name]) for of in (uses, uses_of_clocks, uses_of_trees))
+            for use, verify, arguments in itertools.chain.from_iterable(each):
+                yield f"{use}, {name}, V = {shape[2]:,}", verify, arguments
+
+
 def specialisations(
     only: list[str] | None, types: tuple[str, ...]
 ) -> Iterator[tuple[str, list[Launch]]]:
-    """Yield each use of the verifiers by name with its launches; `only` selects some uses."""
-    for shape, of_shape in ((SHAPE, types), (SMALLEST, ("fp32",))):
-        for name in of_shape:
-            all_uses = (of(shape, TYPES[name]) for of in (uses, uses_of_clocks, uses_of_trees))
-            for use, verify, arguments in itertools.chain.from_iterable(all_uses):
-                full_name = f"{use}, {name}, V = {shape[2]:,}"
-                if only is not None and full_name not in only:
-                    continue
-                with recorded() as launches:
-                    verify(*arguments)
-                yield full_name, launches
+    """Yield each use by name with its launches; `only` selects names or their first parts."""
+    for use, verify, arguments in all_uses(types):
+        if only is None or any(f"{use},".startswith(f"{name},") for name in only):
+            with recorded() as launches:
+                verify(*arguments)
+            yield use, launches
 
 
 def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str, Any, Any]]:
@@ -347,11 +354,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
     parser.add_argument(
-        "--uses", nargs="+", metavar="NAME", help="only these uses; do not save results"
+        "--uses",
+        nargs="+",
+        metavar="NAME",
+        help="only these uses, by name or first part; not saved",
     )
+    parser.add_argument("--add", action="store_true", help="save the rows of --uses")
     parser.add_argument("--output", type=Path, help="folder for the results")
     options = parser.parse_args(arguments)
-    folder = options.output or (None if options.uses else RESULTS)
+    folder = options.output or (None if options.uses and not options.add else RESULTS)
     for target in options.targets:
         rows = compile_for(target, options.uses)
         if folder:
@@ -364,9 +375,23 @@ def main(arguments: list[str] | None = None) -> None:
                 "results": rows,
             }
             path = folder / f"kernels-{target.replace('_', '')}.json"
+            if options.add:
+                record["results"] = merged(record, path)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
             print(f"written to {path}")
+
+
+def merged(record: dict[str, Any], path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a saved record, with new rows in the place of old ones of these uses."""
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    old, new = saved.pop("results"), record["results"]
+    if saved != {name: value for name, value in record.items() if name != "results"}:
+        raise SystemExit(f"cannot add to {path}: {saved} differs; compile all uses instead")
+    added = {row["use"] for row in new}
+    rows = [row for row in old if row["use"] not in added] + new
+    order = {use: place for place, (use, _, _) in enumerate(all_uses(tuple(TYPES)))}
+    return sorted(rows, key=lambda row: order[row["use"]])
 
 
 def compile_for(target: str, only: list[str] | None) -> list[dict[str, Any]]:

@@ -23,6 +23,19 @@ CLOCKS = ["ring_in_blocks", "first_of_blocks"]
 TREE = ["add_up", "step"]
 TREE_OF_LOGITS = ["peak_and_weight", "finish_softmax", *TREE, *TREE]
 BINS = [*["add_up", "make_tables"] * 4, "add_up", "draw"]
+PATHS = [*["add_left", "step"] * 2, "draw"]
+PATHS_OF_DRAWN = ["add_steps", *PATHS]
+OF_LEVEL = ["peak_and_weight", "finish_softmax"]
+PATHS_OF_LOGITS = [
+    *OF_LEVEL,
+    "add_steps",
+    "add_left",
+    "step",
+    *OF_LEVEL,
+    "add_left",
+    "step",
+    "draw",
+]
 
 KERNELS: dict[str, dict[str, list[str]]] = {
     "one chain": {
@@ -54,6 +67,12 @@ KERNELS: dict[str, dict[str, list[str]]] = {
         "tree, logits, sampled, fp32, V = 128,256": 2 * TREE_OF_LOGITS,
         "tree, logits, sampled, fp32, V = 1": 2 * TREE_OF_LOGITS,
     },
+    "whole paths of trees": {
+        "tree walk and keep, probabilities, certain, bf16, V = 128,256": PATHS,
+        "tree walk and keep, probabilities, sampled, fp64, V = 128,256": PATHS_OF_DRAWN,
+        "tree walk and keep, logits, sampled, fp32, V = 128,256": PATHS_OF_LOGITS,
+        "tree walk and keep, logits, sampled, fp32, V = 1": PATHS_OF_LOGITS,
+    },
     "grid walk and keep": {"grid walk and keep, probabilities, drawn, fp32, V = 128,256": BINS},
     "grid walk and keep, logits": {
         "grid walk and keep, logits, sparse tree, bf16, V = 128,256": OF_ROWS + BINS,
@@ -69,6 +88,7 @@ OTHERS: dict[str, dict[str, list[str]]] = {
     },
     "whole paths": {
         "grid walk and keep, probabilities, drawn, fp32, V = 128,256": BINS,
+        "tree walk and keep, probabilities, sampled, fp32, V = 128,256": PATHS_OF_DRAWN,
     },
     "reductions": {
         "block, logits, drawn, fp32, V = 128,256": OF_ROWS + FROM_PROBABILITIES,

@@ -196,7 +196,7 @@ def watched_points(distances: list[Fraction]) -> Iterator[None]:
         yield
 
 
-SHAPES_OF_PATHS = ((3, 3, WALK_UNIFORMS), (12, 4, WALK_UNIFORMS))
+SHAPES_OF_PATHS = ((3, 3, WALK_UNIFORMS), (8, 4, WALK_UNIFORMS))
 
 
 @pytest.mark.parametrize("whole_paths", [False, True], ids=["tokens", "whole paths"])

@@ -185,12 +185,6 @@ SLIPS = {
         "sequence * levels * passes",
         rule="tree",
     ),
-    "a drawn child wins by the coin that keeps its node": Slip(
-        "tree_walk/triton_steps",
-        "coin = tl.load(coins) *",
-        "coin = tl.load(coins + 2) *",
-        rule="tree_walk",
-    ),
     "one coin keeps all nodes": Slip(
         "tree_walk/triton_kernels",
         "coins = uniforms + (sequence * levels + level) * 4",

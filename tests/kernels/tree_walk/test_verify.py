@@ -11,12 +11,7 @@ import pytest
 
 from otm.decoding.draft_tree import DraftNode
 from otm.decoding.reading import Path
-from otm.errors import (
-    InvalidDraftsError,
-    InvalidInputError,
-    InvalidUniformsError,
-    UnknownMethodError,
-)
+from otm.errors import InvalidDraftsError, InvalidUniformsError, UnknownMethodError
 from otm.kernels import verify_tree_logits, verify_tree_probs
 from otm.kernels.tree.checks import Trees
 from otm.kernels.tree_walk import numpy as tree_walk
@@ -176,5 +171,3 @@ def test_bad_input() -> None:
         verify_tree_probs(rows, None, drafts, parents, uniforms[..., :2], rule=WALK)
     with pytest.raises(UnknownMethodError, match="'optimal'"):
         verify_tree_probs(rows, None, drafts, parents, uniforms, rule="optimal")
-    with pytest.raises((InvalidInputError, UnknownMethodError), match="triton"):
-        verify_tree_probs(rows, None, drafts, parents, uniforms, rule=WALK, backend="triton")
