@@ -286,16 +286,18 @@ def draw(
         c, of_drawn = tl.load(numbers + here * _NUMBERS + 1), tl.load(drawn + here)  # scalars
     winner = Winner(c, of_drawn, children.certain > 0)
     token = block * block_size + tl.arange(0, block_size)
-    prob, of_target, of_draft = masses_of(node, token, token >= 0, kind, has_draft)
-    _, residual = outside_of(winner, share, prob, of_target, of_draft, has_draft)
-    certain_wins = tl.load(numbers + here * _NUMBERS + 2, mask=goes_on, other=1.0)  # scalar
-    of_certain = certain_residual(children, share, certain_wins, prob)
+    is_certain = token < 0
     for i in range(tl.where(goes_on, nodes, 0)):
         x, parent = tl.load(tree.tokens + i), tl.load(tree.parents + i)  # scalars
         is_it = parent == row - 1
         if has_draft:
             is_it = is_it & (tl.load(tree.sampled + i) == 0)
-        residual = tl.where(token == tl.where(is_it, x, -1), of_certain, residual)
+        is_certain = is_certain | (token == tl.where(is_it, x, -1))
+    prob, of_target, of_draft = masses_of(node, token, token >= 0, kind, has_draft)
+    _, residual = outside_of(winner, share, prob, of_target, of_draft, has_draft)
+    certain_wins = tl.load(numbers + here * _NUMBERS + 2, mask=goes_on, other=1.0)  # scalar
+    of_certain = certain_residual(children, share, certain_wins, prob)
+    residual = tl.where(is_certain, of_certain, residual)
     token = first_above(tl.where(subtract, residual, of_target), token, point, size)
     place = tl.arange(0, padded_levels)
     walked = place < kept
