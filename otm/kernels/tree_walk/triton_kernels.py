@@ -275,33 +275,36 @@ def draw(
     models, sizes = (target, draft, softmaxes + here * 8), (size, draft_size)
     node = node_of(models, strides, sizes, sequence, (row, count))
     tree = tree_of((tokens, parents, sampled), sequence, nodes)
+    place = tl.arange(0, padded_levels)
+    walked = place < kept
+    rows = tl.load(states + ((place + 1) * batch + sequence) * 2, mask=walked, other=1)  # [levels]
+    drafted = tl.load(tree.tokens + rows - 1, mask=walked, other=-1).to(tl.int64)  # [levels]
+    output += sequence * levels + place
+    tl.store(output, drafted, mask=(place < levels) & (place != kept))
+
     is_open = (share > 0) & (kept + 1 < levels)
     children = children_of(tree, node, row, is_open, kind, has_draft, padded_nodes)
     goes_on = is_any(children.is_certain | children.is_drawn)
     uniform = tl.load(uniforms + (sequence * levels + kept) * 4 + 3)  # scalar
     of_blocks = left + here * _LEFT * blocks
     block, point, subtract = pick_block(of_blocks, goes_on, uniform, blocks, padded_blocks)
-    c, of_drawn = tl.full((), 0.0, tl.float64), tl.full((), 0, tl.int64)
-    if has_draft:
-        c, of_drawn = tl.load(numbers + here * _NUMBERS + 1), tl.load(drawn + here)  # scalars
-    winner = Winner(c, of_drawn, children.certain > 0)
     token = block * block_size + tl.arange(0, block_size)
-    is_certain = token < 0
+    # As masks, these marks would not fit into registers.
+    is_certain = tl.zeros((block_size,), tl.int32)
     for i in range(tl.where(goes_on, nodes, 0)):
         x, parent = tl.load(tree.tokens + i), tl.load(tree.parents + i)  # scalars
         is_it = parent == row - 1
         if has_draft:
             is_it = is_it & (tl.load(tree.sampled + i) == 0)
-        is_certain = is_certain | (token == tl.where(is_it, x, -1))
+        is_certain = tl.where(token == tl.where(is_it, x, -1), 1, is_certain)
+    c, of_drawn = tl.full((), 0.0, tl.float64), tl.full((), 0, tl.int64)
+    if has_draft:
+        c, of_drawn = tl.load(numbers + here * _NUMBERS + 1), tl.load(drawn + here)  # scalars
+    winner = Winner(c, of_drawn, children.certain > 0)
     prob, of_target, of_draft = masses_of(node, token, token >= 0, kind, has_draft)
     _, residual = outside_of(winner, share, prob, of_target, of_draft, has_draft)
     certain_wins = tl.load(numbers + here * _NUMBERS + 2, mask=goes_on, other=1.0)  # scalar
     of_certain = certain_residual(children, share, certain_wins, prob)
-    residual = tl.where(is_certain, of_certain, residual)
+    residual = tl.where(is_certain > 0, of_certain, residual)
     token = first_above(tl.where(subtract, residual, of_target), token, point, size)
-    place = tl.arange(0, padded_levels)
-    walked = place < kept
-    rows = tl.load(states + ((place + 1) * batch + sequence) * 2, mask=walked, other=1)  # [levels]
-    drafted = tl.load(tree.tokens + rows - 1, mask=walked, other=-1).to(tl.int64)  # [levels]
-    drafted = tl.where(place == kept, token.to(tl.int64), drafted)
-    tl.store(output + sequence * levels + place, drafted, mask=place < levels)
+    tl.store(output, token.to(tl.int64) + place * 0, mask=place == kept)
