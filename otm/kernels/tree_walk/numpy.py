@@ -152,8 +152,8 @@ def _verify_one(
         below = mass(extend(draft[node + 1], row)) if drawn.size else nothing
         of_children = everything[tokens[certain]]
         of_certain = of_children.sum(keepdims=True)
-        outside = (np.where(is_certain, nothing, masses) for masses in (everything, below))
         hidden = below[tokens[certain]].sum(keepdims=True)
+        outside = np.where(is_certain, nothing, everything), np.where(is_certain, nothing, below)
         masses = Outside(*outside, of_certain, hidden)
         # Without a certain or a drawn child, nothing depends on c.
         won = winner(masses, points if certain.size and drawn.size else 0)
