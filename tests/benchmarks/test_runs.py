@@ -52,8 +52,8 @@ def test_the_benchmark_of_kernels_runs(tmp_path: Path) -> None:
 
 # `profiles` runs in tests/figures/wagner, which reads what it writes
 BENCHMARKS = (
-    "audit block coupled drafters state trees decoding distances exactness on_cpu papers report "
-    "rows timeline watermark"
+    "audit block coupled drafters drawn_trees state trees decoding distances exactness on_cpu "
+    "papers report rows timeline watermark"
 )
 
 

@@ -29,6 +29,7 @@ otm.audit: LOSSLESS METHODS NOT_LOSSLESS UNDECIDED Adapter Counterexample Greedy
     windowed
 otm.audit.adapters.flashinfer: chain_speculative_sampling
 otm.audit.adapters.huggingface: causal_lm generate logits_processor speculative_sampling
+otm.audit.adapters.otm_trees: tree_kernel tree_verifier
 otm.audit.adapters.otm_verifiers: kernel spectr_step speculative_loop
 otm.audit.adapters.vllm: rejection_sample
 otm.audit.diagnose.known_bugs: KNOWN_BUGS SUSPECTED KnownBug

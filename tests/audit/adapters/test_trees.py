@@ -13,7 +13,7 @@ import pytest
 
 from otm.audit import Instance, Report, chains, lossless, tree
 from otm.audit.adapters.chains import PAIRS_OF_CHAINS
-from otm.audit.adapters.trees import SIBLINGS
+from otm.audit.adapters.tree_drafts import SIBLINGS
 from otm.audit.instances import INSTANCES
 from otm.errors import InvalidDraftCountError, InvalidParameterError, UnknownMethodError
 from otm.models import TableModel
@@ -114,6 +114,7 @@ RIGHT = {
     "top-k": recursive(certain),
     "dynamic": recursive(certain),
     "merged": naive,
+    "certain and drawn": naive,
 }
 
 WRONG: dict[str, tuple[str, Callable[..., Any]]] = {

@@ -15,11 +15,13 @@ import pytest
 from otm.audit import NOT_LOSSLESS, lossless
 from otm.audit.adapters.base import Adapter, Instance, max_tokens
 from otm.audit.adapters.processed import prepared
+from otm.audit.adapters.tree_drafts import FIRST_EXCLUDED, SELDOM_DRAWN
 from otm.audit.diagnose import diagnosis
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, SUSPECTED, KnownBug
 from otm.audit.diagnose.known_bugs.caches import CACHES
 from otm.audit.diagnose.known_bugs.size_and_place import SIZED, TREES
 from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop, Siblings
+from otm.audit.diagnose.known_bugs.walks import WALKS, Walk
 from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import larger_instances
 from otm.audit.observe import exact
@@ -33,7 +35,7 @@ from otm.testing.sequences import (
     sequence_distribution,
 )
 
-RIGHT = (Chain(), Block(), Loop(), Siblings(), *SUSPECTED)
+RIGHT = (Chain(), Block(), Loop(), Siblings(), Walk(), *SUSPECTED)
 
 
 def pair(
@@ -94,6 +96,8 @@ def instances_of(adapter: Adapter) -> list[Instance]:
 def instances_for(bug: KnownBug) -> list[Instance]:
     sized = bug in (*SIZED, *CACHES, *TREES)
     larger = [*larger_instances().values(), INSTANCES["three of three tokens"]] if sized else []
+    if bug in WALKS:
+        larger = [FIRST_EXCLUDED, SELDOM_DRAWN, INSTANCES["pairs with zeros"]]
     return [*instances_of(bug.verifier), *filter(bug.verifier.supports, larger)]
 
 

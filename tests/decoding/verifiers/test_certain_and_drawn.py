@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 
 from otm._core.arithmetic import Number, Probs
 from otm._core.probs.sparse import SparseProbs, Tokens
-from otm.coupling import GreedyRule
 from otm.coupling.optimal.certain import CertainDrafts
 from otm.decoding import ModelDrafter, StaticTreeDrafter, stream
 from otm.decoding.draft_tree import DraftNode
@@ -23,7 +21,6 @@ from otm.decoding.verifiers.walk_and_keep import verify_walk_and_keep
 from otm.errors import InvalidDraftsError
 from otm.gain.tokens_given_drafts import (
     TreeMeans,
-    tokens_by_rule,
     tokens_by_target_only,
     tokens_by_walk,
 )
@@ -269,19 +266,15 @@ def law_of(target: TableModel) -> Callable[[Path], SparseProbs]:
     return lambda path: SparseProbs.from_dense(target.probs(PROMPT + path))
 
 
-@pytest.mark.parametrize("shape", ["certain and drawn", "by the own branch"])
-def test_never_below_rules_that_verify_token_by_token(shape: str) -> None:
+def test_never_below_target_only_where_drawn_values_decide_about_other_nodes() -> None:
     """Theorem 23.6, over the drawn values; given one tree the order can be the other way."""
     rules: dict[str, TreeMeans] = {"walk": tokens_by_walk, "target-only": tokens_by_target_only}
-    if shape == "certain and drawn":
-        rules["greedy"] = partial(tokens_by_rule, GreedyRule)
     more = 0
     for seed in range(5):
-        drafter = Planned(positive(seed + 100), SHAPES[shape])
+        drafter = Planned(positive(seed + 100), SHAPES["by the own branch"])
         means = mean_tokens(positive(seed), drafter, rules)
-        walk = means.pop("walk")
-        assert all(walk >= mean for mean in means.values())
-        more += all(walk > mean for mean in means.values())
+        assert means["walk"] >= means["target-only"]
+        more += means["walk"] > means["target-only"]
     # Bug: a rule that ignores the drawn drafts has the same means as target-only sampling.
     assert more > 0
 

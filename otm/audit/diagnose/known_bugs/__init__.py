@@ -21,11 +21,12 @@ from otm.audit.diagnose.known_bugs.processing import ENDINGS, PROCESSED
 from otm.audit.diagnose.known_bugs.rows import EARLIER, ROWS
 from otm.audit.diagnose.known_bugs.size_and_place import SIZED, TREES
 from otm.audit.diagnose.known_bugs.verification import ACCEPTANCE, RESIDUAL, SUSPECTED
+from otm.audit.diagnose.known_bugs.walks import WALKS
 
 __all__ = ["KNOWN_BUGS", "SUSPECTED", "KnownBug"]
 
 KNOWN_BUGS: tuple[KnownBug, ...] = (
     *ACCEPTANCE, *RESIDUAL, *BONUS, *DRAFTING, *RANDOMNESS, *LOCATING, *BLOCKS, *SEVERAL,
-    *SIZED, *CACHES, *TREES, *PROCESSED, *ENDINGS, *ROWS, *EARLIER,
+    *SIZED, *CACHES, *TREES, *WALKS, *PROCESSED, *ENDINGS, *ROWS, *EARLIER,
 )  # fmt: skip
 """All known bugs, grouped by the step that is wrong."""
