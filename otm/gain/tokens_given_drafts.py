@@ -101,7 +101,9 @@ def tokens_by_walk(
     over possible drafts below the walk: a node on the walk is accepted with probability `share`.
     For one sampled chain, walk and keep is the same rule as traversal. `walk` can be another walk.
     """
-    if all(len(node.children) < 2 and node.draft_kind != "Top" for node in root.nodes()):
+    # A tree of certain and drawn drafts that happens to be a chain is averaged as the other trees
+    # that could have been drawn: a part of the draws with another average would bias the mean.
+    if all(len(node.children) < 2 and node.draft_kind == "IID" for node in root.nodes()):
         return tokens_by_traversal(root, target_probs, depth)
     reached = zeros(depth + 1, target_probs(root.path).probabilities)
 

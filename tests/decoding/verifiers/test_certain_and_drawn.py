@@ -245,19 +245,23 @@ def positive(seed: int) -> TableModel:
     return TableModel({(): [F(1, 3)] * 3, **rows})
 
 
-def mean_tokens(target: TableModel, drafter: Drafter, rules: dict[str, TreeMeans]) -> Any:
-    """Mean output tokens of two levels by rule, over all trees that can be drawn."""
+def mean_tokens(
+    target: TableModel, drafter: Drafter, rules: dict[str, TreeMeans], depth: int = 2
+) -> Any:
+    """Mean output tokens by rule, over all trees that can be drawn."""
     trees: dict[tuple[Path, ...], DraftNode] = {}
 
     def drafts(uniforms: Any) -> tuple[Path, ...]:
-        (root,) = drafter.draft([PROMPT], [2], None, [uniforms])
+        (root,) = drafter.draft([PROMPT], [depth], None, [uniforms])
         nodes = tuple(node.path for node in root.nodes())
         trees[nodes] = root
         return nodes
 
     laws = output_distribution_of(drafts).items()
     return {
-        name: sum(chance * means(trees[nodes], law_of(target), 2)[2] for nodes, chance in laws)
+        name: sum(
+            chance * means(trees[nodes], law_of(target), depth)[depth] for nodes, chance in laws
+        )
         for name, means in rules.items()
     }
 
@@ -277,6 +281,21 @@ def test_never_below_target_only_where_drawn_values_decide_about_other_nodes() -
         more += means["walk"] > means["target-only"]
     # Bug: a rule that ignores the drawn drafts has the same means as target-only sampling.
     assert more > 0
+
+
+def chain_or_certain(path: Path, law: SparseProbs, known: Known) -> tuple[int, bool]:
+    """Draw a chain whose second value decides whether the third draft is drawn or certain."""
+    return (0, True) if len(path) < 2 or not path[1] else (1, False)
+
+
+def test_the_mean_is_that_of_all_coins() -> None:
+    """Bug: trees that happen to be chains are averaged in another way, which biases the mean."""
+    for seed in range(3):
+        target, draft = models(2, seed)
+        drafter = Planned(draft, chain_or_certain)
+        outputs = one_step(target, drafter, verify_walk_and_keep, 3)
+        means = mean_tokens(target, drafter, {"walk": tokens_by_walk}, depth=3)
+        assert means["walk"] == sum(len(output) * p for output, p in outputs.items())
 
 
 def test_certain_children_alone_are_target_only_sampling() -> None:
