@@ -28,7 +28,7 @@ from otm.decoding.drafters.heads import NonAutoregressiveDrafter, skip_gram_head
 from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.drafters.prompt_lookup import PromptLookup
 from otm.decoding.drafters.strings import StringDrafter
-from otm.decoding.drafters.trees import BestFirstDrafter, Shape, StaticTreeDrafter
+from otm.decoding.drafters.trees import BestFirstDrafter, Drawn, Shape, StaticTreeDrafter
 from otm.decoding.generate import autoregressive, spectr, speculative
 from otm.decoding.generation_config import read_generation_config
 from otm.decoding.hypotheses import Hypothesis
@@ -59,6 +59,7 @@ __all__ = [
     "DeviceVerifier",
     "DraftNode",
     "Drafter",
+    "Drawn",
     "DrawnTreeDrafter",
     "DynamicTreeDrafter",
     "GammaPolicy",

@@ -14,6 +14,7 @@ the formulas of Leviathan et al. (2023).
 
 from otm._core.means import Estimate, PairedMeans, Setup, clustered_mean
 from otm.gain.along_text import accepted_along_text
+from otm.gain.drawn_tree_budget import best_drawn_tree, drawn_hits
 from otm.gain.efficiency import block_efficiency, first_step_acceptance
 from otm.gain.efficiency_bound import efficiency_bound
 from otm.gain.factorised import common_draft, factorised_draft
@@ -62,6 +63,7 @@ __all__ = [
     "Typical",
     "acceptance_from_divergence",
     "accepted_along_text",
+    "best_drawn_tree",
     "best_gamma",
     "best_gamma_policy",
     "best_tree",
@@ -69,6 +71,7 @@ __all__ = [
     "clustered_mean",
     "common_draft",
     "contexts_from",
+    "drawn_hits",
     "efficiency_bound",
     "expected_tokens",
     "factorised_draft",

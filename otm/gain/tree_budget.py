@@ -101,19 +101,8 @@ def best_tree(hits: npt.ArrayLike, nodes: int, depth: int | None = None) -> Plan
     PlannedTree(shape=((((),),), ()), accepted=1.376)
     """
     budget = as_positive(nodes, "nodes")
-    rows = _as_hits(hits)
-    if rows.ndim == 1:
-        most = budget if depth is None else min(as_positive(depth, "depth"), budget)
-        rows = np.tile(rows, (most, 1))
-    elif depth is not None:
-        rows = rows[: as_positive(depth, "depth")]
-    rows = rows[:, :budget]
-    work = rows.size * (budget + 1) ** 2
-    if work > MAX_WORK:
-        raise ProblemTooLargeError(
-            f"{budget:,} nodes on {rows.shape[0]:,} levels with {rows.shape[1]:,} children need "
-            f"{work:.2g} steps, more than {MAX_WORK:.2g}; give fewer nodes, a depth or fewer hits"
-        )
+    rows = rows_of_levels(as_hits(hits), budget, depth)[:, :budget]
+    check_work(*rows.shape, budget)
     below = np.zeros(budget + 1)
     levels: list[npt.NDArray[np.int64]] = []
     for row in rows[::-1]:
@@ -169,20 +158,47 @@ def rank_hits(recordings: Sequence[Recording], k: int) -> Floats:
     return hits / len(recordings)
 
 
-def _as_hits(hits: Any) -> Floats:
-    """Check the probabilities of a node's children: [k] or [L, k]."""
+def as_hits(hits: Any, *, of_one_child: bool = False) -> Floats:
+    """Check the probabilities of a node's children: [k] or [L, k].
+
+    With `of_one_child`, a node has only one of the children.
+    """
     try:
         rows = np.array(hits, dtype=np.float64)
     except (TypeError, ValueError):
         rows = np.empty(())
     valid = rows.ndim in {1, 2} and rows.size and (rows >= 0).all()
-    if not valid or (rows.sum(axis=-1) > 1 + 1e-9).any():
+    sums = rows.max(axis=-1) if valid and of_one_child else rows.sum(axis=-1) if valid else rows
+    if not valid or (sums > 1 + 1e-9).any():
+        name, what = (
+            ("drawn", "to the drawn child of a node with 0, 1, … certain children")
+            if of_one_child
+            else ("hits", "to each child of a node")
+        )
+        limit = "and at most 1" if of_one_child else "with a sum of at most 1"
         raise InvalidInputError(
-            f"hits = {shown(hits)}; give the probability that the output continues to each "
-            "child of a node, for all nodes [k] or per level [L, k]: at least 0, with a sum of at "
-            "most 1"
+            f"{name} = {shown(hits)}; give the probability that the output continues {what}, for "
+            f"all nodes [k] or per level [L, k]: at least 0, {limit}"
         )
     return rows
+
+
+def rows_of_levels(rows: Floats, budget: int, depth: int | None) -> Floats:
+    """Return one row per level: [k] or [L, k] → [levels, k]."""
+    if rows.ndim == 1:
+        most = budget if depth is None else min(as_positive(depth, "depth"), budget)
+        return np.tile(rows, (most, 1))
+    return rows if depth is None else rows[: as_positive(depth, "depth")]
+
+
+def check_work(levels: int, children: int, budget: int) -> None:
+    """Raise if the dynamic program would take more than a few seconds."""
+    work = levels * children * (budget + 1) ** 2
+    if work > MAX_WORK:
+        raise ProblemTooLargeError(
+            f"{budget:,} nodes on {levels:,} levels with {children:,} children need "
+            f"{work:.2g} steps, more than {MAX_WORK:.2g}; give fewer nodes, a depth or fewer hits"
+        )
 
 
 def _best_children(hits: Floats, below: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:

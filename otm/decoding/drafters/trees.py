@@ -34,6 +34,25 @@ from otm.models.base import LanguageModel
 Shape: TypeAlias = "tuple[Shape, ...]"
 """A tree node as the tuple of its children: ((), ()) has two children, both leaves."""
 
+
+class Drawn(tuple["Shape", ...]):
+    """A node of a shape that is drawn, as the tuple of its children.
+
+    A drawn node comes last among its siblings, and is drawn from the other tokens.
+
+    Examples
+    --------
+    >>> shape = ((), Drawn(((),)))  # a certain child, and a drawn one with a child
+    >>> shape
+    ((), Drawn(((),)))
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Drawn({tuple(self)!r})" if self else "Drawn()"
+
+
 MAX_NODES = 2**12
 """Maximum number of nodes of a tree, far more than a target model can score at once."""
 
@@ -180,11 +199,13 @@ class StaticTreeDrafter(ReadingDrafter):
         The draft model.
     shape : tuple of tuples
         The root as the tuple of its children; each child is again a tuple.  In `(((),), ())` the
-        root has two children, and the first child has one child.
+        root has two children, and the first child has one child.  A child `Drawn(…)` is drawn from
+        the tokens that are not its siblings; it comes last.
     draft_kind : {"Top", "WithoutReplacement", "Greedy"}, optional
         Joint distribution of the children of a node: the name of a class of `otm.drafts`.  The rule
         "target-only" needs "Top", "recursive rejection without replacement" needs
-        "WithoutReplacement", and "greedy" needs "Greedy".
+        "WithoutReplacement", and "greedy" needs "Greedy".  If the shape has a `Drawn` child, the
+        kind is "Greedy": only these children are drawn.  "walk and keep" verifies such trees.
     sampling : SamplingParameters, optional
         How to sample from the model.
     logits_processor : LogitsProcessor, optional
@@ -193,7 +214,8 @@ class StaticTreeDrafter(ReadingDrafter):
     Raises
     ------
     InvalidParameterError
-        If the shape is not a tuple of tuples, or has only a root.
+        If the shape is not a tuple of tuples, has only a root, has a `Drawn` child before another
+        child, or has a `Drawn` child although the kind is not "Greedy".
     ProblemTooLargeError
         If the shape has more than 4,096 nodes.
     UnknownMethodError
@@ -231,6 +253,12 @@ class StaticTreeDrafter(ReadingDrafter):
         self.draft_kind = check_name("kind of drafts", draft_kind, SHAPED)
         self.shape = shape
         self.nodes = as_nodes(_count_nodes(shape))
+        self._has_marks = _marks_draws(shape)
+        if self._has_marks and draft_kind != "Greedy":
+            raise InvalidParameterError(
+                f"draft_kind = {shown(draft_kind)}, but the shape has drawn children; give "
+                'draft_kind="Greedy", or a shape without `Drawn`'
+            )
         super().__init__(model, sampling, logits_processor)
 
     def draft(
@@ -248,7 +276,9 @@ class StaticTreeDrafter(ReadingDrafter):
             for node in nodes:
                 shape = shapes[b, node.path]
                 draft_probs = probs(b, node.path)
-                node.draw_children(draft_probs, len(shape), uniforms[b], self.draft_kind)
+                is_certain = self._has_marks and not isinstance(shape[-1], Drawn)
+                kind = "Top" if is_certain else self.draft_kind
+                node.draw_children(draft_probs, len(shape), uniforms[b], kind)
                 # The distribution may have fewer tokens than the shape has children.
                 for child, below in zip(node.children, shape, strict=False):
                     shapes[b, child.path] = below
@@ -282,3 +312,19 @@ def _count_nodes(shape: Any) -> int:
         waiting.extend(node)
         count += 1
     return count
+
+
+def _marks_draws(shape: Shape) -> bool:
+    """Return whether a shape has drawn children; raise unless they come last."""
+    waiting, marked = [shape], False
+    while waiting:
+        node = waiting.pop()
+        marks = [isinstance(child, Drawn) for child in node]
+        if any(marks[:-1]):
+            raise InvalidParameterError(
+                f"shape = {shown(shape)}; a node has at most one `Drawn` child, which comes after "
+                "the certain ones"
+            )
+        marked |= any(marks)
+        waiting.extend(node)
+    return marked
