@@ -35,38 +35,32 @@ class CertainDrafts(WinnerRule):
         tokens = np.sort(certain)
         if draft is not None:
             draft, target = of_one_kind(draft, target)
-            tokens = np.union1d(tokens, draft.tokens)
+            tokens = _union(tokens, draft.tokens)
         super().__init__(tokens, target)
         self._is_certain = np.zeros(tokens.size, dtype=np.bool_)
         self._is_certain[places_of(tokens, certain)[0]] = True
         self._drawn, self._has_drawn = 0 * self._of_target, draft is not None
         if draft is not None:
-            self._drawn[places_of(tokens, draft.tokens)[0]] = draft.probabilities
+            places = slice(None) if tokens is draft.tokens else places_of(tokens, draft.tokens)[0]
+            self._drawn[places] = draft.probabilities
             self._drawn[self._is_certain] *= 0
-            self._drawn = self._drawn / self._drawn.sum()
+            self._drawn /= self._drawn.sum()
         self.winner_probs = self._winner_law()
 
     def _winner_law(self) -> Probs:
         """Return the distribution v of the winner."""
-        drawn, target, of_certain = self._drawn, self._of_target, self._of_target.copy()
-        of_certain[~self._is_certain] *= 0
+        drawn, certain = self._drawn, np.flatnonzero(self._is_certain)
+        of_certain = self._of_target[certain]
         total = of_certain.sum()
         if not total > 0:
             # The target excludes all certain drafts.
             return drawn if self._has_drawn else np.eye(1, drawn.size, dtype=int)[0] + drawn
-        of_others = target - of_certain
-        capped = drawn > of_others
-        # Newton's method from below: as the cap c rises, fewer tokens have c q < p'.
-        while True:
-            cap = drawn[capped].sum() / (total + of_others[capped].sum())
-            fewer = capped & (drawn > cap * of_others)
-            if (fewer == capped).all():
-                break
-            capped = fewer
-        wins = np.where(capped, cap * of_others, drawn)
+        # At certain drafts, `drawn` is zero, so they are never capped.
+        wins = np.minimum(drawn, _cap(total, drawn, self._of_target) * self._of_target)
         # The certain drafts win the rest, so rounding cannot make the distribution untrue.
         left = 1 - wins.sum()
-        return np.asarray(wins + max(left, 0 * left) * (of_certain / total))
+        wins[certain] = max(left, 0 * left) * (of_certain / total)
+        return wins
 
     def winner(self, places: Sequence[int], uniforms: Probs) -> int:
         """Return the index of the winning draft; the drawn draft comes last."""
@@ -109,3 +103,20 @@ class CertainDrafts(WinnerRule):
         """Return the distribution of the number of drafts that equal the winner, which is 1."""
         zero = 0 * self.winner_probs[:1]
         return np.append(zero, zero + 1)
+
+
+def _union(few: Tokens, many: Tokens) -> Tokens:
+    """Return the ascending union of ascending tokens; usually `many` has all of them."""
+    return many if places_of(many, few)[1].all() else np.union1d(few, many)
+
+
+def _cap(total: Number, drawn: Probs, target: Probs) -> Number:
+    """Return the c at which c · total + Σ min(drawn, c · target) is 1."""
+    cap = 1 + 0 * total
+    # Newton's method from below: as the cap c rises, fewer tokens have c q < p'.
+    while True:
+        capped = drawn > cap * target
+        if capped.all():
+            return cap
+        drawn, target = drawn[capped], target[capped]
+        cap = drawn.sum() / (total + target.sum())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +32,15 @@ class WinnerRule(ABC):
 
     def __init__(self, tokens: Tokens, target: SparseProbs) -> None:
         self.tokens, self._target = tokens, target
-        self._common, self._shared = places_of(target.tokens, tokens)
-        probs = target.probabilities[self._common]
-        self._of_target = np.where(self._shared, probs, 0 * probs)
+        # Rows without truncation share their tokens, and need no search.
+        self._positions: Any = slice(None)
+        self._shared: Any = slice(None)
+        self._of_target = target.probabilities
+        if tokens is not target.tokens:
+            common, self._shared = places_of(target.tokens, tokens)
+            self._positions = common[self._shared]
+            probs = target.probabilities[common]
+            self._of_target = np.where(self._shared, probs, 0 * probs)
 
     @abstractmethod
     def winner(self, places: Sequence[int], uniforms: Probs) -> int:
@@ -67,6 +74,6 @@ class WinnerRule(ABC):
     def residual_mass(self, weight: Number) -> tuple[Tokens, Probs]:
         """Return the tokens of the target, and their residual mass s q − min(s q, v): [m] each."""
         mass = weight * self._target.probabilities
-        common = self._common[self._shared]
-        mass[common] = np.maximum(mass[common] - self.winner_probs[self._shared], 0 * mass[common])
+        left = mass[self._positions] - self.winner_probs[self._shared]
+        mass[self._positions] = np.maximum(left, 0 * left[:1])
         return self._target.tokens, mass

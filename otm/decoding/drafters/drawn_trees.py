@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.arithmetic import Probs
 from otm._core.numbers import as_real
+from otm._core.probs.sampling import locate
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.base import grow_by_levels
 from otm.decoding.drafters.model import ReadingDrafter
@@ -111,45 +114,75 @@ class DrawnTreeDrafter(ReadingDrafter):
                 return []
             rows = [probs(b, node.path) for node in nodes]
             above = np.array([beliefs.get(id(node), 1.0) for node in nodes])
-            level = Level.of([row.probabilities for row in rows], above, self.weight, left[b])
             later = depths[b] - len(nodes[0].path) - 1
+            level = Level.of(
+                [row.probabilities for row in rows], above, self.weight, left[b], later
+            )
             certain, draws = level.children(level.threshold(left[b], later))
             for i in np.argsort(-above, kind="stable").tolist():
                 count = min(certain[i], left[b])
                 is_drawn = bool(draws[i]) and count < left[b]
                 if count + is_drawn:
-                    node, kind = nodes[i], "Greedy" if is_drawn else "Top"
-                    node.draw_children(rows[i], count + is_drawn, uniforms[b], kind)
-                    left[b] -= len(node.children)
+                    add_children(nodes[i], rows[i], level.ranks[i][:count], is_drawn, uniforms[b])
+                    left[b] -= len(nodes[i].children)
                     of_children = [*level.certain[i, :count], level.drawn[i, count]]
-                    beliefs.update(zip(map(id, node.children), of_children, strict=False))
+                    beliefs.update(zip(map(id, nodes[i].children), of_children, strict=False))
             return [child for node in nodes for child in node.children]
 
         return grow_by_levels(self._reader, contexts, depths, parents, expand)
 
 
+def add_children(
+    node: DraftNode,
+    probs: SparseProbs,
+    certain: npt.NDArray[np.int64],
+    is_drawn: bool,
+    uniforms: Randomness,
+) -> None:
+    """Add certain children at these positions, and draw another from the other tokens.
+
+    Equivalent to `DraftNode.draw_children` of the kind "Greedy" or "Top", but does not rank the
+    tokens again.
+    """
+    tokens = probs.tokens[certain].tolist()
+    if is_drawn:
+        others = probs.probabilities.copy()
+        others[certain] *= 0
+        tokens.append(locate(probs.tokens, others, uniforms(1)[0]))
+    node.draft_probs, node.draft_kind = (probs, "Greedy") if is_drawn else (None, "Top")
+    node.children = [DraftNode((*node.path, token)) for token in tokens]
+
+
 class Level:
     """The beliefs of all possible children of the nodes of one level.
 
-    `certain[i, j]` is the belief of the j-th most probable token after node i, and `drawn[i, a]`
-    that of a child drawn beside a certain children.
+    `certain[i, j]` is the belief of the j-th most probable token after node i, `ranks[i]` has the
+    positions of these tokens, and `drawn[i, a]` is the belief of a child drawn beside a certain
+    children.  Tokens that no threshold admits have the belief 0.
     """
 
-    def __init__(self, certain: Floats, drawn: Floats) -> None:
-        self.certain, self.drawn = certain, drawn
+    def __init__(
+        self, certain: Floats, drawn: Floats, ranks: Sequence[npt.NDArray[np.int64]]
+    ) -> None:
+        self.certain, self.drawn, self.ranks = certain, drawn, ranks
         self._sums = np.cumsum(np.pad(certain, ((0, 0), (1, 0))), axis=1)
         self._nodes = np.arange(len(certain))
 
     @classmethod
-    def of(cls, rows: Sequence[Any], above: Floats, weight: float, most: int) -> Level:
-        """Return the beliefs below nodes with the beliefs `above`, for at most `most` children."""
-        top = np.zeros((len(rows), most))
-        for row, of_row in zip(rows, top, strict=True):
-            best = row[most_probable(row, most)].astype(np.float64)
-            of_row[: best.size] = best
+    def of(cls, rows: Sequence[Any], above: Floats, weight: float, most: int, later: int) -> Level:
+        """Return the beliefs below nodes with the beliefs `above`, for at most `most` children.
+
+        Below this level, there are `later` more levels.
+        """
+        top, ranks = np.zeros((len(rows), most)), []
+        # A factor covers rounding in the comparison with probabilities.
+        least = _least_threshold(float(above.max()), most, later) / (above * weight) * (1 - 1e-9)
+        for row, of_row, enough in zip(rows, top, least.tolist(), strict=True):
+            ranks.append(ranked_above(row, enough, most))
+            of_row[: ranks[-1].size] = row[ranks[-1]].astype(np.float64)
         rest = 1 - np.cumsum(np.pad(top, ((0, 0), (1, 0))), axis=1)
         rest[rest < LEAST_REST] = 0
-        return cls(above[:, None] * weight * top, above[:, None] * rest)
+        return cls(above[:, None] * weight * top, above[:, None] * rest, ranks)
 
     def children(self, threshold: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
         """Return each node's number of certain children, and whether it draws another."""
@@ -158,8 +191,9 @@ class Level:
 
     def threshold(self, budget: int, later: int) -> float:
         """Return the threshold at which the tree fits into the budget, with `later` more levels."""
-        best = float(max(self.certain.max(), self.drawn[:, 0].max()))
-        low, high = best / (budget * (1 + later)), best
+        # A child that is drawn beside no other child has the belief of its parent.
+        high = float(self.drawn[:, 0].max())
+        low = _least_threshold(high, budget, later)
         for _ in range(STEPS):
             middle = (low * high) ** 0.5
             if self._size(middle, later) > budget:
@@ -177,3 +211,18 @@ class Level:
         certain, draws = self.children(threshold)
         beliefs = self._sums[self._nodes, certain] + draws * self.drawn[self._nodes, certain]
         return float((certain + draws + later / (2 * threshold) * beliefs).sum())
+
+
+def _least_threshold(best: float, budget: int, later: int) -> float:
+    """Return a lower bound on thresholds; `best` is the largest belief of a child."""
+    return best / (budget * (1 + later))
+
+
+def ranked_above(probs: Probs, least: float, most: int) -> npt.NDArray[np.int64]:
+    """Return the positions of at most `most` probabilities of at least `least`, descending.
+
+    The values that are large enough are few, so most of a vocabulary is read only once.
+    """
+    places = np.flatnonzero(probs >= least)
+    ranked: npt.NDArray[np.int64] = places[most_probable(probs[places], most)]
+    return ranked
