@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,7 @@ from otm._core.arithmetic import (
 )
 from otm._core.checks import Drafts, Uniforms, as_numbers
 from otm._core.quadrature import log_trapezoid, node_chunks
+from otm.coupling.grouped_exponentials import LEAST_TOKENS, TERMS, GroupedExponentials
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.optimum.multisets import (
@@ -37,6 +39,9 @@ LARGEST_ENUMERATION = 20_000
 
 LARGEST_RATIO = 2.0**500
 """Largest default weight in floats; tokens with a larger q/p are never drafted in practice."""
+
+LARGEST_GROUPED_K = 8
+"""Largest k for sums by groups; their alternating sums of k − 1 powers lose k bits."""
 
 SMALLEST_FLOAT = 2.0**-1074
 
@@ -205,6 +210,69 @@ class ImportanceSelection(ResidualPlan):
         nodes, weights = log_trapezoid(low, high)
         return read_only(nodes), read_only(weights)
 
+    @cached_property
+    def _groups(self) -> GroupedExponentials | None:
+        """Groups of nearly equal weights, if they are much fewer than the tokens."""
+        positive = self.weights[self.weights > 0]
+        if positive.size < LEAST_TOKENS or self.problem.k > LARGEST_GROUPED_K:
+            return None
+        groups = GroupedExponentials(positive)
+        return groups if TERMS * groups.size < positive.size else None
+
+    @cached_property
+    def _log_transform_by_groups(self) -> Probs:
+        """Logarithm of φ at all nodes t, as `_log_transform` computes it."""
+        groups, draft, positive = self._groups, self.problem.draft, self.weights > 0
+        assert groups is not None
+        moments, rest = groups.moments(draft[positive]), draft[~positive].sum()
+        logarithm = np.empty(self._nodes[0].size)
+        for chunk, terms, less_one in groups.chunks(self._nodes[0]):
+            flat = terms.reshape(len(terms), -1)
+            values = np.log(np.maximum(flat @ moments + rest, SMALLEST_FLOAT))
+            near_one = values > -0.5
+            size = groups.size
+            less = less_one[near_one] @ moments[:size] + flat[near_one, size:] @ moments[size:]
+            values[near_one] = np.log1p(less)
+            logarithm[chunk] = values
+        return read_only(logarithm)
+
+    def _integral_by_groups(self) -> Probs:
+        """Return ∫ e^(−w(y) t) φ(t)^(k−1) dt for each token: array [n]; 0 if w(y) is 0."""
+        groups, k = self._groups, self.problem.k
+        assert groups is not None
+        nodes, spacings = self._nodes
+        factors = spacings * np.exp((k - 1) * self._log_transform_by_groups)
+        sums = sum(
+            np.tensordot(factors[chunk], terms, axes=1) for chunk, terms, _ in groups.chunks(nodes)
+        )
+        integral = np.zeros(self.problem.n)
+        integral[self.weights > 0] = groups.at_tokens(np.asarray(sums))
+        return integral
+
+    def _hit_by_groups(self, rejected: Probs, by_residual: Probs) -> float:
+        """Return the integral of `_hit_by_quadrature` over tokens of positive weight.
+
+        1 − (1 − s)^(k−1) is a sum of powers of s = p e^(−w t) / φ, which groups can sum.
+        """
+        groups, k, positive = self._groups, self.problem.k, self.weights > 0
+        assert groups is not None
+        nodes, spacings = self._nodes
+        draft, logarithm = self.problem.draft, self._log_transform_by_groups
+        moments = groups.moments((self.weights * rejected)[positive])
+        chosen, hits = np.empty(nodes.size), np.full(nodes.size, 0.0)
+        for power in range(1, k):
+            factor = math.comb(k - 1, power) * (-1) ** (power + 1)
+            of_tokens = by_residual * draft**power
+            of_power, rest = groups.moments(of_tokens[positive]), of_tokens[~positive].sum()
+            # φ^(k−1) / φ^power, which cannot overflow.
+            others = factor * np.exp((k - 1 - power) * logarithm)
+            for chunk, terms, _ in groups.chunks(nodes, power):
+                flat = terms.reshape(len(terms), -1)
+                if power == 1:
+                    chosen[chunk] = flat @ moments
+                hits[chunk] += others[chunk] * (flat @ of_power + rest)
+        return float((spacings * chosen) @ hits)
+
     def _log_transform(self, exponents: Probs, decay: Probs) -> Probs:
         """Return ln φ at nodes t, from −w t and e^(−w t), without cancellation near φ = 1."""
         draft = self.problem.draft
@@ -225,8 +293,11 @@ class ImportanceSelection(ResidualPlan):
         """Compute p_I as an integral."""
         draft, weights, k = self.problem.draft, self.weights, self.problem.k
         integral = np.zeros(self.problem.n)
-        for spacings, _, decay, logarithm in self._tables():
-            integral += (spacings * np.exp((k - 1) * logarithm)) @ decay
+        if self._groups is not None:
+            integral = self._integral_by_groups()
+        else:
+            for spacings, _, decay, logarithm in self._tables():
+                integral += (spacings * np.exp((k - 1) * logarithm)) @ decay
         probs: Probs = k * draft * (weights * integral)
         # A draft of weight zero is selected only if all drafts have weight zero.
         zero = weights == 0
@@ -252,6 +323,8 @@ class ImportanceSelection(ResidualPlan):
             * none_positive ** (k - 1)
             * (at_least_once(draft[zero] / (none_positive or 1), k - 1) @ by_residual[zero])
         )
+        if self._groups is not None:
+            return total + k * self._hit_by_groups(rejected, by_residual)
         for spacings, exponents, decay, logarithm in self._tables():
             chosen = spacings * (decay @ (weights * rejected)) * np.exp((k - 1) * logarithm)
             # p e^(−w t) / φ is at most 1, but numerator and denominator may both underflow.
