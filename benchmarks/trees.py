@@ -33,9 +33,11 @@ from otm.decoding import (
     spectr,
 )
 from otm.gain import (
+    best_drawn_tree,
     best_tree,
     block_efficiency,
     contexts_from,
+    drawn_hits,
     first_step_acceptance,
     rank_hits,
     record,
@@ -80,8 +82,11 @@ def ways(
     drawn = DrawnTreeDrafter(draft, NODES, sampling=sampling)
     found.append((DRAWN, drawn, "walk and keep", DEPTH))
     static = StaticTreeDrafter(draft, sampled, "WithoutReplacement", sampling)
+    mixed = best_drawn_tree(rank_hits(recorded, PLACES), drawn_hits(recorded, PLACES), NODES, DEPTH)
+    planned = StaticTreeDrafter(draft, mixed.shape, "Greedy", sampling)
     return [
         *found,
+        ("planned shape with drawn children, walk and keep", planned, "walk and keep", DEPTH),
         ("planned shape, without replacement", static, WITHOUT, DEPTH),
         ("dynamic tree, without replacement", DynamicTreeDrafter(draft, NODES, None, sampling),
          WITHOUT, DEPTH),
