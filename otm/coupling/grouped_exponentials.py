@@ -67,7 +67,7 @@ class GroupedExponentials:
     @property
     def size(self) -> int:
         """Number of groups."""
-        return self._centres.size
+        return int(self._centres.size)
 
     def moments(self, factors: Floats) -> Floats:
         """Return Σ c r^j for each group and factors c of the tokens: [n] → [J G]."""
@@ -90,7 +90,7 @@ class GroupedExponentials:
 
     def at_tokens(self, sums: Floats) -> Floats:
         """Return Σ_j r^j S_j for each token, from sums S [J, G] over nodes."""
-        values = sums[-1][self._group]
+        values: Floats = sums[-1][self._group]
         for row in sums[-2::-1]:
             values = values * self._offsets + row[self._group]
         return values

@@ -56,7 +56,7 @@ class CertainDrafts(WinnerRule):
             # The target excludes all certain drafts.
             return drawn if self._has_drawn else np.eye(1, drawn.size, dtype=int)[0] + drawn
         # At certain drafts, `drawn` is zero, so they are never capped.
-        wins = np.minimum(drawn, _cap(total, drawn, self._of_target) * self._of_target)
+        wins: Probs = np.minimum(drawn, _cap(total, drawn, self._of_target) * self._of_target)
         # The certain drafts win the rest, so rounding cannot make the distribution untrue.
         left = 1 - wins.sum()
         wins[certain] = max(left, 0 * left) * (of_certain / total)
