@@ -102,7 +102,7 @@ def best_tree(hits: npt.ArrayLike, nodes: int, depth: int | None = None) -> Plan
     """
     budget = as_positive(nodes, "nodes")
     rows = rows_of_levels(as_hits(hits), budget, depth)[:, :budget]
-    check_work(*rows.shape, budget)
+    check_work(len(rows), rows.shape[1], budget)
     below = np.zeros(budget + 1)
     levels: list[npt.NDArray[np.int64]] = []
     for row in rows[::-1]:

@@ -48,10 +48,10 @@ otm.decoding: AcceleratedDrafter Beams BestFirstDrafter Branching DecodingOption
     DraftNode Drafter Drawn DrawnTreeDrafter DynamicTreeDrafter GammaPolicy Generation
     GreedyBlockVerifier Hypothesis LogitsProcessor ModelDrafter NonAutoregressiveDrafter
     PromptLookup Randomness SamplingParameters Seconds Shape StaticTreeDrafter Step StringDrafter
-    TargetProbs Verifier autoregressive beam_search entropy_window_verifier huggingface_heuristic read_generation_config
-    render_trace skip_gram_heads spectr spectr_verifier speculative speculative_beam_search stream
-    trace_legend tree_rules verify_branch_and_keep verify_chain verify_greedy_paths
-    verify_hierarchical verify_target_only verify_traversal verify_walk_and_keep
+    TargetProbs Verifier autoregressive beam_search entropy_window_verifier huggingface_heuristic
+    read_generation_config render_trace skip_gram_heads spectr spectr_verifier speculative
+    speculative_beam_search stream trace_legend tree_rules verify_branch_and_keep verify_chain
+    verify_greedy_paths verify_hierarchical verify_target_only verify_traversal verify_walk_and_keep
 otm.drafts: IID DraftDistribution Greedy HubPairs Independent Joint Top WithoutReplacement
 otm.errors: CertificateError DownloadError EndpointError InvalidDistributionError
     InvalidDraftCountError InvalidDraftsError InvalidInputError InvalidParameterError
@@ -62,9 +62,9 @@ otm.gain: Candidate Estimate Latency Lenience LossySetting ModelPair OnlineGamma
     Typical acceptance_from_divergence accepted_along_text best_drawn_tree best_gamma
     best_gamma_policy best_tree block_efficiency clustered_mean common_draft contexts_from
     drawn_hits efficiency_bound expected_tokens factorised_draft first_step_acceptance from_files
-    from_models from_top_logprobs lk_divergence measure_latency memory_accesses_factor operations_factor
-    oracle_speedup rank_hits read_latency recommend record report single_draft_improvement
-    stream_recordings walltime_improvement
+    from_models from_top_logprobs lk_divergence measure_latency memory_accesses_factor
+    operations_factor oracle_speedup rank_hits read_latency recommend record report
+    single_draft_improvement stream_recordings walltime_improvement
 otm.integrations.huggingface: AssistedDecoding patch_generate
 otm.integrations.vllm: register
 otm.kernels: SelfCheck SparseDrafts Verified VerifiedTree Workspace mass self_checks

@@ -123,9 +123,9 @@ def as_draft_nodes(nodes: Nodes, draft_probs: Any, kind: str = "IID") -> DraftNo
     root = DraftNode()
     made = [root, *map(DraftNode, nodes.paths)]
     drawn: dict[int, list[bool]] = {}
-    for node, (parent, sampled) in enumerate(zip(nodes.parents, nodes.sampled, strict=True)):
+    for i, (parent, sampled) in enumerate(zip(nodes.parents, nodes.sampled, strict=True)):
         # A draw of several equal tokens stands for several nodes.
-        made[parent + 1].children += [made[node + 1]] * nodes.counts[node]
+        made[parent + 1].children += [made[i + 1]] * nodes.counts[i]
         drawn.setdefault(parent + 1, []).append(sampled)
     for place, marks in drawn.items():
         node = made[place]
@@ -214,7 +214,7 @@ class _TreeKernel(TreeAdapter):
         """Return the outputs of the kernel."""
         of_target, of_draft, *given = arrays
         if self.rule != WALK:
-            of_draft = without_certain(of_draft, *given[:2], given[-1])
+            of_draft = without_certain(of_draft, given[0], given[1], given[-1])
         rows: list[Any] = [of_target, of_draft]
         if self.logits:
             with np.errstate(divide="ignore"):

@@ -99,7 +99,8 @@ class Walk(Steps):
         """Draw a tree and verify it."""
         nodes = DRAFTS.draw(instance, source)
         share: Any = 1
-        node, path, walked = -1, (), list[Any]()
+        node, walked = -1, list[Any]()
+        path: Path = ()
         while True:
             family = self._family(instance, nodes, node, path)
             if not (family.certain or family.drawn) or not share > 0:
