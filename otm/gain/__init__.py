@@ -7,7 +7,8 @@ which samples drafts and stores the distributions of both models. `block_efficie
 `first_step_acceptance` compare rules on the recordings of `record`, and `efficiency_bound` computes
 an upper bound for every memoryless lossless verifier. `measure_latency` times the models. Given
 measured times, `recommend` returns a `Recommendation`, and `report` includes one. `formulas` has
-the formulas of Leviathan et al. (2023).
+the formulas of Leviathan et al. (2023), and `overlapped` those for drafting while the target
+verifies.
 `online_gamma` uses these formulas to choose the number of drafts of a step. Decoding itself is in
 `otm.decoding`, and the acceptance of one rule is in `otm.coupling`.
 """
@@ -31,6 +32,7 @@ from otm.gain.formulas import (
 )
 from otm.gain.latency import Latency, measure_latency, read_latency
 from otm.gain.online_gamma import OnlineGamma, best_gamma_policy
+from otm.gain.overlapped import mean_hit_rate, overlapped_improvement, parallel_improvement
 from otm.gain.recommendation import Candidate, Recommendation, recommend
 from otm.gain.recording import Recording, contexts_from, record, stream_recordings
 from otm.gain.reports.model_pair import ModelPair
@@ -80,10 +82,13 @@ __all__ = [
     "from_models",
     "from_top_logprobs",
     "lk_divergence",
+    "mean_hit_rate",
     "measure_latency",
     "memory_accesses_factor",
     "operations_factor",
     "oracle_speedup",
+    "overlapped_improvement",
+    "parallel_improvement",
     "rank_hits",
     "read_latency",
     "recommend",

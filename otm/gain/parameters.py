@@ -53,11 +53,14 @@ def _as_numbers(values: Any, name: str, most: float, allowed: str) -> Probs:
     return array
 
 
-def as_draft_numbers(values: Any, name: str = "γ", *, single: bool = False) -> Probs:
+def as_draft_numbers(
+    values: Any, name: str = "γ", *, single: bool = False, least: int = 0
+) -> Probs:
     """Return numbers of drafts as int64; raise on other values."""
-    allowed = f"an integer from 0 to {LARGEST_GAMMA}"
+    allowed = f"an integer from {least} to {LARGEST_GAMMA}"
     array = _as_numbers(values, name, LARGEST_GAMMA, allowed)
-    if array.dtype.kind not in "iu" or (single and array.ndim):
+    wrong = array.dtype.kind not in "iu" or (single and array.ndim)
+    if wrong or (array.size and array.min() < least):
         raise InvalidParameterError(f"{name} = {shown(values)}; it must be {allowed}")
     return array.astype(np.int64)
 

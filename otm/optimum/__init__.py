@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         bounds_by_random_order,
         optimum_of,
     )
+    from otm.optimum.prepared import Outcome, most_hits, prepared_corners, replacements
     from otm.optimum.top_logprobs import alpha_interval, alpha_interval_from_logprobs
 else:
     __getattr__, __dir__ = lazy(__name__)
@@ -37,6 +38,7 @@ __all__ = [
     "BoundedOptimum",
     "Cut",
     "Optimum",
+    "Outcome",
     "acceptance_at_distance",
     "alpha_interval",
     "alpha_interval_from_logprobs",
@@ -49,9 +51,12 @@ __all__ = [
     "lenient_cap",
     "lenient_value",
     "minimum_cut",
+    "most_hits",
     "optimal_cap",
     "optimal_division_factor",
     "optimal_value",
     "optimum_of",
+    "prepared_corners",
+    "replacements",
     "spectr_bounds",
 ]
