@@ -6,6 +6,7 @@ Drafters that use these models are in `otm.decoding.drafters`.
 """
 
 from otm.models.base import LanguageModel, Session, StatelessModel
+from otm.models.conditioned import ConditionedModel
 from otm.models.downloads.folder import download
 from otm.models.gpt.model import GPT, decode, encode
 from otm.models.gpt.transformer import GPTConfig
@@ -20,6 +21,7 @@ from otm.models.vocabularies.spelling import Spelling
 
 __all__ = [
     "GPT",
+    "ConditionedModel",
     "GPTConfig",
     "HiddenStateModel",
     "HuggingFaceModel",

@@ -38,6 +38,11 @@ class TableModel(StatelessModel):
         If an entry is not a distribution, a key is not a context, the rows have different lengths,
         or the empty context is missing.
 
+    Attributes
+    ----------
+    order : int
+        Length of the longest context of the table, in tokens.
+
     Examples
     --------
     A Markov chain on two tokens, in fractions:
@@ -54,7 +59,7 @@ class TableModel(StatelessModel):
         self._rows = _of_one_kind(
             {context: as_probs(row, f"context {shown(context)}") for context, row in table.items()}
         )
-        self._longest = max(map(len, table))
+        self.order = max(map(len, table))
         self.vocabulary = self._rows[()].size
         for context, row in self._rows.items():
             if row.size != self.vocabulary:
@@ -67,7 +72,7 @@ class TableModel(StatelessModel):
         """Return the distribution of the token that follows a context: array [V]."""
         # A list is also accepted, but cannot be a key.
         context = tuple(context)
-        for start in range(max(len(context) - self._longest, 0), len(context) + 1):
+        for start in range(max(len(context) - self.order, 0), len(context) + 1):
             if context[start:] in self._rows:
                 return self._rows[context[start:]]
         raise AssertionError("the empty context is in every table")  # pragma: no cover

@@ -72,9 +72,9 @@ otm.integrations.vllm: register
 otm.kernels: SelfCheck SparseDrafts Verified VerifiedTree Workspace mass self_checks
     sigmoid_distance verify_chains verify_logits verify_probs verify_sigmoid verify_tree_logits
     verify_tree_probs
-otm.models: GPT GPTConfig HiddenStateModel HuggingFaceModel IntersectionModel LanguageModel
-    NGramModel Session Spelling StatelessModel TableModel UniformModel check_same_vocabulary decode
-    download encode load save_huggingface
+otm.models: GPT ConditionedModel GPTConfig HiddenStateModel HuggingFaceModel IntersectionModel
+    LanguageModel NGramModel Session Spelling StatelessModel TableModel UniformModel
+    check_same_vocabulary decode download encode load save_huggingface
 otm.models.gpt.train: PRESETS Preset default_text split train
 otm.optimum: Bound BoundedOptimum Cut Optimum Outcome acceptance_at_distance alpha_interval
     alpha_interval_from_logprobs bisection_steps bounds_by_random_order closest_ratio excess

@@ -137,7 +137,7 @@ class RowsModel(StatelessModel):
         more = len(SHOWN) + 1 if neighbours else 0
         self.vocabulary = self.special + more
         self.pad = self.vocabulary - 1 if neighbours else None
-        self.longest_context = table._longest
+        self.longest_context = table.order
         self._rows: dict[Path, Probs] = {}
 
     def probs(self, context: Any) -> npt.NDArray[Any]:
