@@ -47,6 +47,7 @@ sphinx_gallery_conf = {
         "two_models_deployment.py",
         "compare_rules.py",
         "explicit_plans.py",
+        "rollouts.py",
     ].index,
     "capture_repr": (),
     "image_srcset": ["2x"],

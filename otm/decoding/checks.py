@@ -113,6 +113,13 @@ def check_options(options: Mapping[str, Any], known: Iterable[str]) -> None:
             raise InvalidParameterError(f"{name} = {shown(function)}; give a function {kind}")
 
 
+def as_flag(value: Any, name: str) -> bool:
+    """Return a boolean option; raise on other values."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidParameterError(f"{name} = {shown(value)}; it must be True or False")
+    return bool(value)
+
+
 def check_models(target: Any, drafter: Any, kind: type = Drafter) -> None:
     """Raise unless target and drafter have the right types and the same vocabulary."""
     if not isinstance(target, LanguageModel):

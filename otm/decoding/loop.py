@@ -13,7 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.tensors import in_inference_mode, inference_mode
-from otm.decoding.checks import as_device_backend, as_end, as_sources, check_options, check_task
+from otm.decoding.checks import (
+    as_device_backend,
+    as_end,
+    as_flag,
+    as_sources,
+    check_options,
+    check_task,
+)
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.drafters.base import Drafter
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
@@ -55,6 +62,9 @@ class DecodingOptions(TypedDict, total=False):
         Sources of uniforms that replace the seed, one per sequence, such as `rng.random`.
     backend : {"auto", "torch", "triton"}
         Backend for verification on a device, as for `otm.kernels.verify_probs`.
+    log_probs : bool
+        Whether to store the target's probability of each new token in its step, for
+        `Generation.log_probs`.  The target reads no token twice for it.
 
     Examples
     --------
@@ -73,6 +83,7 @@ class DecodingOptions(TypedDict, total=False):
     seed: int | None
     uniforms: Sequence[Randomness] | None
     backend: str
+    log_probs: bool
 
 
 def stream(
@@ -145,6 +156,7 @@ def stream(
         options.get("logits_processor"),
         len(checked_prompts),
         backend,
+        as_flag(options.get("log_probs", False), "log_probs"),
     )
     make_rounds = rounds_factory(verifier)
     rounds = make_rounds(task)
@@ -183,7 +195,7 @@ class _Loop:
             seconds = Seconds(draft, target, total - draft - target)
             unfinished = []
             for i, b in enumerate(running):
-                drafts, verified = outcomes[i]
+                drafts, verified, probs = outcomes[i]
                 output, finish_reason = self.cut(new[b], verified)
                 step = Step(
                     sequence=b,
@@ -195,6 +207,7 @@ class _Loop:
                     accepted=min(len(verified) - 1, len(output)),
                     finish_reason=finish_reason,
                     seconds=seconds,
+                    probs=None if probs is None else probs[: len(output)],
                 )
                 new[b] += output
                 history[b].append(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from otm._core.arithmetic import Number
 from otm._core.display.text import shown
 from otm.decoding.checks import as_paths
 from otm.decoding.draft_tree import DraftNode, Randomness
@@ -46,11 +47,16 @@ class Outcome(NamedTuple):
     drafts: tuple[Path, ...]
     # The accepted drafts and one more token.
     output: Path
+    # The target's probability of each output token, if the task asks for it.
+    probs: tuple[Number, ...] | None = None
 
 
 @dataclass(frozen=True)
 class RoundsTask:
-    """Models, sampling parameters, number of sequences and kernel backend of a batch."""
+    """Models, sampling parameters, number of sequences and kernel backend of a batch.
+
+    `log_probs` says whether outcomes need the target's probabilities of their tokens.
+    """
 
     target: LanguageModel
     drafter: Drafter | None
@@ -58,6 +64,7 @@ class RoundsTask:
     processor: LogitsProcessor | None
     sequences: int
     backend: str
+    log_probs: bool = False
 
     def is_on_cpu(self) -> bool:
         """Return whether the target's tensors are on a CPU."""
@@ -125,6 +132,7 @@ class HostRounds(Rounds):
 
     def __init__(self, task: RoundsTask) -> None:
         self._drafter = task.drafter
+        self._log_probs = task.log_probs
         self._reader = Reader(task.target, task.sampling, task.processor)
         super().__init__(self._drafter, self._reader)
 
@@ -151,7 +159,14 @@ class HostRounds(Rounds):
         probs = self._reader.read(batch.contexts, paths, parents, whole=True)
         outputs = self.verify(batch, trees, probs)
         drafts = [tuple(tree.repeated_leaf_paths()) for tree in trees]
-        return list(map(Outcome, drafts, outputs))
+        if not self._log_probs:
+            return list(map(Outcome, drafts, outputs))
+        # the target has read every prefix of an output as a draft path
+        of_tokens = [
+            tuple(probs(b, output[:i]).of(token) for i, token in enumerate(output))
+            for b, output in enumerate(outputs)
+        ]
+        return list(map(Outcome, drafts, outputs, of_tokens))
 
 
 class TreeRounds(HostRounds):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
+from otm._core.arithmetic import Number
 from otm._core.display.reprs import FactsRepr, ShortRepr
 from otm.decoding.reading import Path
 
@@ -70,6 +73,9 @@ class Step(ShortRepr):
         Why the sequence ended; None if it continues.
     seconds : Seconds
         Time of the step of the whole batch.
+    probs : tuple of float or Fraction, or None
+        The target's probability of each output token, given the tokens before it; None without the
+        option `log_probs`.
 
     Examples
     --------
@@ -87,6 +93,7 @@ class Step(ShortRepr):
     accepted: int
     finish_reason: FinishReason | None
     seconds: Seconds
+    probs: tuple[Number, ...] | None = None
 
     @property
     def drafted(self) -> int:
@@ -151,6 +158,21 @@ class Generation(FactsRepr):
         for step in self.steps:
             tokens[step.sequence].extend(step.output)
         return tuple(map(tuple, tokens))
+
+    @cached_property
+    def log_probs(self) -> tuple[tuple[float, ...], ...] | None:
+        """Log-probability of each new token under the target, as sampled: with its parameters.
+
+        Lossless rules sample each token from this distribution, given the tokens before it, for any
+        drafts.  Lossy rules do not, so their tokens are not samples of it.  None without the option
+        `log_probs`.
+        """
+        if any(step.probs is None for step in self.steps):
+            return None
+        found: list[list[float]] = [[] for _ in self.prompts]
+        for step in self.steps:
+            found[step.sequence].extend(map(_log, step.probs or ()))
+        return tuple(map(tuple, found))
 
     @property
     def finish_reasons(self) -> tuple[FinishReason | None, ...]:
@@ -217,3 +239,13 @@ class Generation(FactsRepr):
             The steps of the sequence in chronological order; empty if there is no such prompt.
         """
         return [step for step in self.steps if step.sequence == sequence]
+
+
+def _log(probability: Number) -> float:
+    """Return a logarithm; −∞ for a token that a lossy rule emitted although it is impossible."""
+    if not probability:
+        return -math.inf
+    if isinstance(probability, Fraction):
+        # integers of any size have a logarithm, but may not fit a float
+        return math.log(probability.numerator) - math.log(probability.denominator)
+    return math.log(probability)

@@ -94,10 +94,12 @@ class ConditionedModel(StatelessModel):
                 f"the model is a {type(model).__name__}; give a StatelessModel, such as a "
                 "TableModel: the condition needs distributions after all continuations"
             )
-        rows = transitions.values() if isinstance(transitions, Mapping) else [None]
-        if not all(isinstance(row, Mapping) for row in rows):
+        given: Any = transitions
+        if not isinstance(given, Mapping) or not all(
+            isinstance(x, Mapping) for x in given.values()
+        ):
             raise InvalidParameterError(
-                f"transitions = {shown(transitions)}; give a mapping from states to mappings from "
+                f"transitions = {shown(given)}; give a mapping from states to mappings from "
                 "tokens to states, such as {0: {1: 0}}"
             )
         self._model, self.vocabulary = model, model.vocabulary

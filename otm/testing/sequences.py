@@ -9,7 +9,7 @@ from fractions import Fraction
 from otm.coupling.plan import TransportPlan
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
-from otm.models import TableModel
+from otm.models import StatelessModel
 from otm.testing.exact import regions, summed
 
 
@@ -38,6 +38,7 @@ def output_distribution_of(function: Callable[[Randomness], Path]) -> dict[Path,
     Examples
     --------
     >>> from otm.decoding import autoregressive
+    >>> from otm.models import TableModel
     >>> model = TableModel({(): [Fraction(1, 4), Fraction(3, 4)]})
     >>> probs = output_distribution_of(
     ...     lambda source: autoregressive(
@@ -55,13 +56,13 @@ def output_distribution_of(function: Callable[[Randomness], Path]) -> dict[Path,
 
 
 def sequence_distribution(
-    model: TableModel, prompt: Path, length: int, end: int | None = None
+    model: StatelessModel, prompt: Path, length: int, end: int | None = None
 ) -> dict[Path, Fraction]:
     """Return the distribution of a model's next tokens, up to a length or an end token.
 
     Parameters
     ----------
-    model : TableModel
+    model : StatelessModel
         A model with probabilities in fractions.
     prompt : tuple of int
         Tokens of the prompt.
@@ -78,6 +79,7 @@ def sequence_distribution(
 
     Examples
     --------
+    >>> from otm.models import TableModel
     >>> model = TableModel({(): [Fraction(1, 4), Fraction(3, 4)]})
     >>> for sequence, probability in sequence_distribution(model, (0,), 2, end=1).items():
     ...     print(sequence, probability)
@@ -101,7 +103,7 @@ def sequence_distribution(
 
 def continued_distribution(
     outputs: dict[Path, Fraction],
-    model: TableModel,
+    model: StatelessModel,
     prompt: Path,
     length: int,
     end: int | None = None,
@@ -116,7 +118,7 @@ def continued_distribution(
     ----------
     outputs : dict from tuple of int to Fraction
         Probability of each output, of at most `length` tokens.
-    model : TableModel
+    model : StatelessModel
         A model with probabilities in fractions.
     prompt : tuple of int
         Tokens of the prompt.
@@ -132,6 +134,7 @@ def continued_distribution(
 
     Examples
     --------
+    >>> from otm.models import TableModel
     >>> model = TableModel({(): [Fraction(1, 4), Fraction(3, 4)]})
     >>> one_token = sequence_distribution(model, (0,), 1)
     >>> two_tokens = continued_distribution(one_token, model, (0,), 2)

@@ -145,7 +145,7 @@ def test_drafts_keep_the_distribution_of_the_target_that_the_loop_reads(
 
 
 def test_weights_turn_masked_texts_into_conditional_ones() -> None:
-    """Theorem 25.2: the product of the allowed masses.  Bug: a mass of another position."""
+    """Theorem 26.2: the product of the allowed masses.  Bug: a mass of another position."""
     pairs, length = dyck(3), 6
     every = sequence_distribution(MODEL, (0,), length)
     expected = given(every, lambda text: accepted(pairs, text, {0}))

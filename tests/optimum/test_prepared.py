@@ -44,7 +44,7 @@ def value(outcomes: list[Outcome], weight: Fraction) -> Any:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_set_for_all_drafts(seed: int) -> None:
-    """Theorems 24.1 and 24.2; values are multiples of 1/48, so the tolerance hides no error.
+    """Theorems 25.1 and 25.2; values are multiples of 1/48, so the tolerance hides no error.
 
     Bug: a corner that no coupling has, a forced draft that is forgotten, a break at another λ.
     """
@@ -78,7 +78,7 @@ def own_sets(p: Any, rng: np.random.Generator) -> tuple[np.ndarray, list[set[int
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_set_for_each_draft(seed: int) -> None:
-    """Theorem 24.3, by cuts and by a program.  Bug: a flow that is not the largest."""
+    """Theorem 25.3, by cuts and by a program.  Bug: a flow that is not the largest."""
     p, q, rng = instance(seed)
     prepared, sets = own_sets(p, rng)
     hits, acceptance = most_hits(p, q, prepared), np.minimum(p, q).sum()
@@ -105,7 +105,7 @@ def likely_others(p: Any, count: int) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_most_probable_other_tokens(seed: int) -> None:
-    """Theorem 24.4: the formulas for the sets that engines prepare, with and without coupling."""
+    """Theorem 25.4: the formulas for the sets that engines prepare, with and without coupling."""
     p, q, rng = instance(seed)
     count = int(rng.integers(1, len(p)))
     sets = likely_others(p, count)
@@ -144,7 +144,7 @@ def test_replacements_of_other_drafts_are_not_lossless() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_draft_mass_that_leaves_prepared_tokens(seed: int) -> None:
-    """Theorem 24.5.  Bug: hits that fall; with a smaller weight the sum can fall (control)."""
+    """Theorem 25.5.  Bug: hits that fall; with a smaller weight the sum can fall (control)."""
     p, q, rng = instance(seed)
     shared = rng.permutation(len(p))[: len(p) - 1]
     outside = np.setdiff1d(np.arange(len(p)), shared)

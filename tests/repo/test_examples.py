@@ -45,6 +45,11 @@ EXAMPLES = {
         r"^p = Ber\(1/4\), q = Ber\(3/4\)$", r"k = 2  acceptance 11/16 +=",
         r"^p = U\(12\), q = U\(4\)$", r"k = 3  acceptance 19/27 +=",
     ],
+    "rollouts.py": [
+        r"^800 tokens, 2\.\d\d for each call", r"\(same: True\)$",
+        r"^lossless: lossless on everything tried, ", r"^use these rollouts$",
+        r"^lenient: not lossless, ", r"^do not use these rollouts$",
+    ],
 }  # fmt: skip
 NO_WINDOW = "ignore:FigureCanvasAgg is non-interactive:UserWarning"
 AS_NOTEBOOK = "two_models_research.py"

@@ -100,7 +100,7 @@ class InFloats(StatelessModel):
 
     def __init__(self, table: TableModel) -> None:
         self.vocabulary = table.vocabulary
-        self.longest_context = table._longest
+        self.longest_context = table.order
         self.in_fractions = table
 
     def probs(self, context: tuple[int, ...]) -> npt.NDArray[np.float64]:

@@ -112,6 +112,7 @@ class DeviceRounds(Rounds):
     def __init__(self, task: RoundsTask, drafts: DeviceDrafts | None) -> None:
         self._target = DeviceSession(task.target, task.sampling, task.processor)
         self._drafts = drafts
+        self._log_probs = task.log_probs
         super().__init__(drafts, self._target)
 
     @abstractmethod
@@ -138,7 +139,8 @@ class DeviceRounds(Rounds):
             packed = self._verify(drafted, scores, batch.uniforms)
         # This copy is the only synchronization with the device in a step.
         numbers = packed.cpu().numpy()
-        return self._collect(batch.contexts, drafted.lengths, numbers)
+        gamma = drafted.tokens.shape[2]
+        return self._collect(batch.contexts, drafted.lengths, gamma, numbers)
 
     def _read(self, batch: Batch, drafted: Drafted) -> Any:
         """Return the target's scores [B, K, γ + 1, V] after the contexts and drafts [B, K, γ]."""
@@ -153,7 +155,11 @@ class DeviceRounds(Rounds):
         return scores.view(size, chains, gamma + 1, -1)
 
     def _verify(self, drafted: Drafted, scores: Any, uniforms: Sequence[Randomness]) -> Any:
-        """Verify, and return drafts, output and faults in one integer tensor [B, Kγ + γ + 3]."""
+        """Verify, and return drafts, output and faults in one integer tensor [B, Kγ + γ + 3].
+
+        If the task asks for them, γ + 1 columns follow, with the bits of the output's probabilities
+        in float64.
+        """
         torch = require("torch")
         batch, _, gamma = drafted.tokens.shape
         device = scores.device
@@ -166,18 +172,23 @@ class DeviceRounds(Rounds):
         faults = BAD_TARGET * ~(good[sequence, chain] | after).all(1)
         if drafted.good is not None:
             faults = faults + BAD_DRAFT * ~drafted.good.to(device, non_blocking=True)
-        numbers = (tokens.flatten(1), verified.tokens, verified.accepted[:, None], faults[:, None])
+        numbers = [tokens.flatten(1), verified.tokens, verified.accepted[:, None], faults[:, None]]
+        if self._log_probs:
+            places = verified.tokens.clamp(min=0)[..., None]
+            probs = target[sequence, chain].gather(2, places)[..., 0]
+            numbers.append(probs.double().view(torch.int64))
         return torch.cat(numbers, 1)
 
     def _collect(
         self,
         contexts: Sequence[Context],
         lengths: npt.NDArray[np.int64],
+        gamma: int,
         numbers: npt.NDArray[np.int64],
     ) -> list[Outcome]:
-        """Split the integers of a step [B, Kγ + γ + 3], and update the sessions' tokens."""
+        """Split the integers of a step that `_verify` packed, and update the sessions' tokens."""
         batch, chains = lengths.shape
-        gamma = (numbers.shape[1] - 3) // (chains + 1)
+        numbers, bits = np.split(numbers, [chains * gamma + gamma + 3], axis=1)
         check_faults(numbers[:, -1])
         drafts: list[list[Path]] = [
             [tuple(path[:n].tolist()) for path, n in zip(paths, counts, strict=True)]
@@ -191,9 +202,16 @@ class DeviceRounds(Rounds):
         if self._drafts is not None:
             self._drafts.learn(contexts, drafts)
         outputs = numbers[:, chains * gamma : -2]
+        probs = np.ascontiguousarray(bits).view(np.float64)
         return [
-            Outcome(tuple(filter(None, paths)), tuple(output[: accepted + 1].tolist()))
-            for paths, output, accepted in zip(drafts, outputs, numbers[:, -2], strict=True)
+            Outcome(
+                tuple(filter(None, paths)),
+                tuple(output[: accepted + 1].tolist()),
+                tuple(row[: accepted + 1].tolist()) if self._log_probs else None,
+            )
+            for paths, output, accepted, row in zip(
+                drafts, outputs, numbers[:, -2], probs, strict=True
+            )
         ]
 
 

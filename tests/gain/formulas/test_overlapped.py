@@ -62,7 +62,7 @@ def chain_of_phases(alpha: Fraction, gamma: int) -> Fraction:
     if gamma > 1:
         visits[1] = chances[0]
         visits[2] = visits[1] * chances[1] / (1 - chances[2])
-    return sum(v * t for v, t in zip(visits, tokens, strict=True)) / sum(visits)
+    return sum((v * t for v, t in zip(visits, tokens, strict=True)), F(0)) / sum(visits, F(0))
 
 
 @given(st.fractions(0, F(29, 30), max_denominator=30), st.integers(1, 6), costs)
