@@ -9,6 +9,7 @@ an upper bound for every memoryless lossless verifier. `measure_latency` times t
 measured times, `recommend` returns a `Recommendation`, and `report` includes one. `formulas` has
 the formulas of Leviathan et al. (2023), and `overlapped` those for drafting while the target
 verifies.
+`rates_under_load` compares setups by the number of requests in flight.
 `online_gamma` uses these formulas to choose the number of drafts of a step. Decoding itself is in
 `otm.decoding`, and the acceptance of one rule is in `otm.coupling`.
 """
@@ -31,6 +32,7 @@ from otm.gain.formulas import (
     walltime_improvement,
 )
 from otm.gain.latency import Latency, measure_latency, read_latency
+from otm.gain.load import LoadedRate, LoadTable, rates_under_load
 from otm.gain.online_gamma import OnlineGamma, best_gamma_policy
 from otm.gain.overlapped import mean_hit_rate, overlapped_improvement, parallel_improvement
 from otm.gain.recommendation import Candidate, Recommendation, recommend
@@ -49,6 +51,8 @@ __all__ = [
     "Estimate",
     "Latency",
     "Lenience",
+    "LoadTable",
+    "LoadedRate",
     "LossySetting",
     "ModelPair",
     "OnlineGamma",
@@ -90,6 +94,7 @@ __all__ = [
     "overlapped_improvement",
     "parallel_improvement",
     "rank_hits",
+    "rates_under_load",
     "read_latency",
     "recommend",
     "record",

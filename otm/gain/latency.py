@@ -192,6 +192,92 @@ class Latency(ShortRepr):
         by_tokens = [np.interp(rows, self.rows, times) for times in self.target]
         return float(gamma * draft + np.interp(tokens, self.tokens, by_tokens) + self.overhead)
 
+    def tree_time(self, widths: Sequence[int]) -> float:
+        """Return the time of a step with a tree, which the target reads in one row.
+
+        The draft model drafts level by level, with a row for each node of the level above.
+
+        Parameters
+        ----------
+        widths : sequence of int
+            Number of nodes of each level, from the first drafts on.
+
+        Returns
+        -------
+        float
+            Time in the unit of the table.
+
+        Raises
+        ------
+        InvalidInputError
+            If the table has no time for the number of nodes, or for the rows of a level.
+        InvalidParameterError
+            If a width is not an integer of at least 1.
+
+        Examples
+        --------
+        >>> latency = Latency((1, 4), (1, 9), (1, 1.75), ((10, 11), (12, 20)))
+        >>> latency.tree_time([2, 4])  # draft calls of 1 and 2 rows; 7 tokens of the target
+        13.75
+        """
+        levels = [as_positive(width, "a width") for width in widths]
+        nodes, rows = sum(levels), max([1, *levels[:-1]])
+        if rows > self.rows[-1] or nodes + 1 > self.tokens[-1]:
+            raise InvalidInputError(
+                f"a tree of {nodes} nodes and levels of up to {rows} rows; the table has times up "
+                f"to {self.tokens[-1] - 1} nodes and {self.rows[-1]} rows: measure more"
+            )
+        draft = sum(np.interp([1, *levels[:-1]][: len(levels)], self.rows, self.draft))
+        by_tokens = [times[0] for times in self.target]
+        return float(draft + np.interp(nodes + 1, self.tokens, by_tokens) + self.overhead)
+
+    def under_load(self, requests: int) -> Latency:
+        """Return the times of one step of a batch of requests, by the chains K of each request.
+
+        A step of B requests with K chains is a step with B K rows.  The result can be passed to
+        `recommend`, which then finds the fastest setup at this load.
+
+        Parameters
+        ----------
+        requests : int
+            Number B of requests that the server decodes together.
+
+        Returns
+        -------
+        Latency
+            The table for up to K chains with B K rows in this table.
+
+        Raises
+        ------
+        InvalidInputError
+            If this table has no time for B rows.
+        InvalidParameterError
+            If B is not an integer of at least 1.
+
+        Examples
+        --------
+        >>> latency = Latency((1, 8), (1, 5), (0.1, 0.1), ((1, 1), (1.25, 3)))
+        >>> [latency.under_load(b).speedup(2.5, gamma=4, k=1) > 1 for b in (1, 8)]
+        [True, False]
+        """
+        count = as_positive(requests, "requests")
+        if count > self.rows[-1]:
+            raise InvalidInputError(
+                f"{count} requests; the table has times up to {self.rows[-1]} rows: measure more"
+            )
+        # the integers on both sides of each grid point, so that no integer K loses a bend
+        sides = {side for rows in self.rows for side in (rows // count, -(-rows // count))}
+        chains = sorted({1, *(k for k in sides if 1 <= k <= self.rows[-1] // count)})
+        at = [count * k for k in chains]
+        return Latency(
+            tuple(chains),
+            self.tokens,
+            np.interp(at, self.rows, self.draft).tolist(),
+            [np.interp(at, self.rows, times).tolist() for times in self.target],
+            self.overhead,
+            self.autoregressive_overhead,
+        )
+
     def speedup(self, block_efficiency: float, gamma: int, k: int) -> float:
         """Return the speed relative to decoding without drafts, for a block efficiency.
 
@@ -266,6 +352,7 @@ def measure_latency(
     gammas: Iterable[int],
     ks: Iterable[int],
     *,
+    requests: Iterable[int] = (1,),
     repeats: int = 20,
     overhead: float = 0.0,
     autoregressive_overhead: float = 0.0,
@@ -288,6 +375,9 @@ def measure_latency(
         Number of tokens in every row before the timed tokens, at least 1.
     gammas, ks : iterable of int
         Numbers of drafts γ and of chains K. γ = 0 and K = 1 are always measured.
+    requests : iterable of int, optional
+        Numbers B of requests that a server decodes together, for `Latency.under_load`: B K rows are
+        measured for each B and K.  All rows have the same prompt.
     repeats : int, optional
         Number of timed runs per shape.
     overhead, autoregressive_overhead : float, optional
@@ -315,7 +405,9 @@ def measure_latency(
     ((1, 3, 5), (1, 8))
     """
     check_models(target, draft, LanguageModel)
-    rows = tuple(sorted({1, *(as_positive(k, "k") for k in ks)}))
+    chains = {1, *(as_positive(k, "k") for k in ks)}
+    loads = {1, *(as_positive(b, "requests") for b in requests)}
+    rows = tuple(sorted({b * k for b, k in itertools.product(loads, chains)}))
     tokens = tuple(sorted({1, *(as_gamma(gamma) + 1 for gamma in gammas)}))
     length, times = as_positive(prompt_length, "prompt_length"), as_positive(repeats, "repeats")
     check_length(target, draft, length, tokens[-1], "γ + 1")

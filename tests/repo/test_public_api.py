@@ -67,12 +67,21 @@ otm.gain: Candidate Estimate Latency Lenience LossySetting ModelPair OnlineGamma
     memory_accesses_factor operations_factor oracle_speedup overlapped_improvement
     parallel_improvement rank_hits read_latency recommend record report single_draft_improvement
     stream_recordings walltime_improvement
+otm.gain: Candidate Estimate Latency Lenience LoadTable LoadedRate LossySetting ModelPair
+    OnlineGamma PairedMeans PlannedTree Recommendation Recording ScoreFiles Settings Setup Source
+    Summary TopLogprobs Typical acceptance_from_divergence accepted_along_text best_gamma
+    best_gamma_policy best_tree block_efficiency clustered_mean common_draft contexts_from
+    efficiency_bound expected_tokens factorised_draft first_step_acceptance from_files from_models
+    from_top_logprobs lk_divergence mean_hit_rate measure_latency memory_accesses_factor
+    operations_factor oracle_speedup overlapped_improvement parallel_improvement rank_hits
+    rates_under_load read_latency recommend record report single_draft_improvement
+    stream_recordings walltime_improvement
 otm.integrations.huggingface: AssistedDecoding patch_generate
 otm.integrations.vllm: register
 otm.kernels: SelfCheck SparseDrafts Verified VerifiedTree Workspace mass self_checks
     sigmoid_distance verify_chains verify_logits verify_probs verify_sigmoid verify_tree_logits
     verify_tree_probs
-otm.models: GPT ConditionedModel GPTConfig HiddenStateModel HuggingFaceModel IntersectionModel
+otm.models: ConditionedModel GPT GPTConfig HiddenStateModel HuggingFaceModel IntersectionModel
     LanguageModel NGramModel Session Spelling StatelessModel TableModel UniformModel
     check_same_vocabulary decode download encode load save_huggingface
 otm.models.gpt.train: PRESETS Preset default_text split train
