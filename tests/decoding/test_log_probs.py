@@ -11,7 +11,9 @@ import pytest
 
 from otm.coupled import CoupledVerifier
 from otm.decoding import (
+    BestFirstDrafter,
     DeviceVerifier,
+    DrawnTreeDrafter,
     Generation,
     GreedyBlockVerifier,
     ModelDrafter,
@@ -23,8 +25,9 @@ from otm.decoding import (
     verify_traversal,
     verify_walk_and_keep,
 )
+from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
-from otm.models import TableModel, load
+from otm.models import LanguageModel, TableModel, load
 
 TARGET = TableModel.random(4, 2, np.random.default_rng(1))
 DRAFT = TableModel.random(4, 1, np.random.default_rng(2))
@@ -63,6 +66,16 @@ def test_probabilities_are_those_of_the_target_in_fractions(
         assert probs != [DRAFT.probs(prompt + text[:i])[x] for i, x in enumerate(text)]
 
 
+def log_probs_of(
+    target: LanguageModel, prompt: Path, text: Path, sampling: SamplingParameters
+) -> list[float]:
+    """Compute the log-probabilities by a second pass over the whole text."""
+    session: Any = target.start(1)
+    scores = np.asarray(session.append(np.array([prompt + text])))[0].astype(float)
+    rows = sampling.sparse_probs_rows(scores[len(prompt) - 1 : -1])
+    return [math.log(row.of(x)) for row, x in zip(rows, text, strict=True)]
+
+
 @pytest.mark.parametrize("rule", ["chain", "grid optimal"])
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 0.7, "top_p": 0.9}])
 def test_the_device_gives_the_same_probabilities(rule: str, sampling: dict[str, Any]) -> None:
@@ -73,9 +86,25 @@ def test_the_device_gives_the_same_probabilities(rule: str, sampling: dict[str, 
     found = decode(DeviceVerifier(rule), k, target, load("small"), **options)
     for b, prompt in enumerate(PROMPTS):
         text = found.sequences[b]
-        scores = np.asarray(target.start(1).append(np.array([prompt + text])))[0].astype(float)
-        rows = parameters.sparse_probs_rows(scores[len(prompt) - 1 : -1])
-        expected = [math.log(row.of(x)) for row, x in zip(rows, text, strict=True)]
+        expected = log_probs_of(target, prompt, text, parameters)
+        assert found.log_probs[b] == pytest.approx(expected, abs=2e-5)
+    assert found.block_efficiency > 1.2
+
+
+@pytest.mark.parametrize("rule", ["walk and keep", "target-only"])
+def test_trees_on_the_device_give_the_same_probabilities(rule: str) -> None:
+    """Bug: the probability of a sibling, or of the token after another node."""
+    target, draft = load("target"), load("small")
+    drafter: Any = DrawnTreeDrafter(draft, 10)
+    if rule == "target-only":
+        drafter = BestFirstDrafter(draft, 10)
+    options: Any = {"gamma": 3, "max_tokens": 20, "seed": 3, "log_probs": True}
+    steps = tuple(stream(target, PROMPTS, drafter, DeviceVerifier(rule), **options))
+    found = Generation(PROMPTS, steps)
+    assert found.log_probs is not None
+    for b, prompt in enumerate(PROMPTS):
+        text = found.sequences[b]
+        expected = log_probs_of(target, prompt, text, SamplingParameters())
         assert found.log_probs[b] == pytest.approx(expected, abs=2e-5)
     assert found.block_efficiency > 1.2
 

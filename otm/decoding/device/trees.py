@@ -37,6 +37,7 @@ class TreeKernelRounds(Rounds):
                 "`spectr` or a verifier of `otm.decoding`"
             )
         self._rule, self._kernel, self._backend = rule, KINDS[rule][0], task.backend
+        self._log_probs = task.log_probs
         self._target = DeviceSession(task.target, task.sampling)
         self._drafts = as_tree_drafts(task.drafter, task.target.vocabulary, rule, grows=grows)
         super().__init__(self._drafts, self._target)
@@ -57,7 +58,11 @@ class TreeKernelRounds(Rounds):
         return self._collect(packed.cpu().numpy(), drafted.tokens.shape[1], batch)
 
     def _verify(self, drafted: DraftedTrees, batch: Batch) -> Any:
-        """Return tokens, parents, output, last draft and faults [B, 2N + L + 1 + 2] as integers."""
+        """Return tokens, parents, output, last draft and faults [B, 2N + L + 1 + 2] as integers.
+
+        If the task asks for them, N + 1 columns follow, with the bits of the probabilities of the N
+        drafts and of the last output token in float64.
+        """
         torch, device = require("torch"), self._target.model.device
         to = partial(_to, device=device)
         tokens, parents, sampled = map(to, (drafted.tokens, drafted.parents, drafted.sampled))
@@ -81,16 +86,28 @@ class TreeKernelRounds(Rounds):
         faults = BAD_TARGET * ~(good | ~used).all(1)
         if drafted.good is not None:
             faults = faults + BAD_DRAFT * ~to(drafted.good)
-        numbers = (tokens, parents, outcome.tokens, outcome.node[:, None], faults[:, None])
+        numbers = [tokens, parents, outcome.tokens, outcome.node[:, None], faults[:, None]]
+        if self._log_probs:
+            last = (outcome.tokens >= 0).sum(1, keepdim=True) - 1
+            ends = torch.cat([tokens.clamp(min=0), outcome.tokens.gather(1, last)], 1)
+            rows = 1 + torch.cat([parents, outcome.node[:, None]], 1)
+            probs = target[torch.arange(len(rows), device=device)[:, None], rows, ends]
+            numbers.append(probs.double().view(torch.int64))
         return torch.cat(numbers, 1)
 
     def _collect(self, numbers: npt.NDArray[np.int64], nodes: int, batch: Batch) -> list[Outcome]:
         """Split the integers of a step, and update the session's tokens."""
+        numbers, bits = np.split(
+            numbers, [numbers.shape[1] - self._log_probs * (nodes + 1)], axis=1
+        )
+        probs = np.ascontiguousarray(bits).view(np.float64)
         check_faults(numbers[:, -1])
         trees = zip(numbers[:, :nodes], numbers[:, nodes : 2 * nodes], strict=True)
         outcomes, paths, kept = [], [], []
         outputs = numbers[:, 2 * nodes : -2]
-        for (tokens, parents), output, node in zip(trees, outputs, numbers[:, -2], strict=True):
+        for (tokens, parents), output, node, row in zip(
+            trees, outputs, numbers[:, -2], probs, strict=True
+        ):
             path = [int(node)] if node >= 0 else []
             while path and parents[path[0]] >= 0:
                 path.insert(0, int(parents[path[0]]))
@@ -100,7 +117,11 @@ class TreeKernelRounds(Rounds):
             inner = set(parents[tokens >= 0].tolist())
             used = [i for i in np.flatnonzero(tokens >= 0).tolist() if i not in inner]
             outcomes.append(
-                Outcome(tuple(texts[i] for i in used), tuple(output[output >= 0].tolist()))
+                Outcome(
+                    tuple(texts[i] for i in used),
+                    tuple(output[output >= 0].tolist()),
+                    tuple(row[[*path, nodes]].tolist()) if self._log_probs else None,
+                )
             )
             paths.append(path)
             kept.append(tuple(tokens[path].tolist()))
