@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from otm._core.display.reprs import TextRepr
 from otm._core.display.text import shown, text_table
-from otm._core.means import AnySetup, Setup
+from otm._core.means import Setup
 from otm._core.numbers import as_positive, as_real
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.gain.latency import Latency
@@ -140,7 +140,7 @@ class LoadTable(TextRepr):
 
 
 def rates_under_load(
-    block_efficiencies: Mapping[AnySetup, float], latency: Latency, requests: Iterable[int]
+    block_efficiencies: Mapping[Any, float], latency: Latency, requests: Iterable[int]
 ) -> LoadTable:
     """Compute tokens per unit of time by the number of requests that are decoded together.
 

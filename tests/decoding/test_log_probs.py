@@ -149,4 +149,4 @@ def test_an_impossible_token_of_a_lossy_rule_has_minus_infinity() -> None:
 
 def test_other_values_of_the_option_are_refused() -> None:
     with pytest.raises(InvalidParameterError, match="log_probs = 5"):
-        speculative(TARGET, DRAFT, PROMPTS, log_probs=5)  # type: ignore[typeddict-item]
+        speculative(TARGET, DRAFT, PROMPTS, log_probs=5)  # type: ignore[arg-type]
