@@ -11,8 +11,9 @@ import pytest
 
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError
 from otm.gain import expected_tokens, walltime_improvement
-from otm.gain import latency as module
-from otm.gain.latency import Latency, measure_latency
+from otm.gain import measured_latency as module
+from otm.gain.latency import Latency
+from otm.gain.measured_latency import measure_latency
 from otm.models import LanguageModel, Session
 from otm.models.base import PaddedTokens
 

@@ -10,8 +10,8 @@ import pytest
 
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.gain import Latency, Setup, rates_under_load
-from otm.gain import latency as module
-from otm.gain.latency import measure_latency
+from otm.gain import measured_latency as module
+from otm.gain.measured_latency import measure_latency
 from tests.gain.test_latency import Clock, TimedModel
 
 ROWS, TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 32), (1, 2, 3, 5)
