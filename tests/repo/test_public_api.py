@@ -23,8 +23,8 @@ def table(text: str) -> dict[str, list[str]]:
 NAMES = table("""
 otm: BlockCertificate BlockSolution Certificate ComparedRule Comparison Interval OTMError Problem
     Solution SparseProbs alpha compare solve solve_block
-otm.audit: Adapter Counterexample GreedyComparison Instance LOSSLESS METHODS NOT_LOSSLESS
-    RecordedReport Report RequestParameters ServerReport UNDECIDED audit_server batch chain chains
+otm.audit: LOSSLESS METHODS NOT_LOSSLESS UNDECIDED Adapter Counterexample GreedyComparison Instance
+    RecordedReport Report RequestParameters ServerReport audit_server batch chain chains
     compare_greedy loop loops lossless process record_generate recorded stateful token_rule tree
     windowed
 otm.audit.adapters.flashinfer: chain_speculative_sampling
@@ -32,16 +32,16 @@ otm.audit.adapters.huggingface: causal_lm generate logits_processor speculative_
 otm.audit.adapters.otm_trees: tree_kernel tree_verifier
 otm.audit.adapters.otm_verifiers: kernel spectr_step speculative_loop
 otm.audit.adapters.vllm: rejection_sample
-otm.audit.diagnose.known_bugs: KNOWN_BUGS KnownBug SUSPECTED
+otm.audit.diagnose.known_bugs: KNOWN_BUGS SUSPECTED KnownBug
 otm.audit.processors: Processor automaton bad_words bias in_order min_length min_p penalties
 otm.audit.vectors: path
 otm.certificate: CertificateRefusedError check load
 otm.coupled: CoupledVerifier Detection ListCoupling WatermarkStatistics WatermarkVerifier
     decode_coupled decode_watermarked detect_watermark watermark_keys watermark_statistics
-otm.coupling: AcceptanceRule GreedyRule GridKSeq GridOptimal ImportanceSelection KSeq
-    MaximalCoupling NaiveTargetSampling NonIterativeRejection OptimalPlan PLANS PlanBuilder
-    RecursiveRejection RecursiveRejectionWithoutReplacement ResidualPlan Selection SpecHub
-    TablePlan TargetOnly Transport TransportPlan acceptance_ratio read_only
+otm.coupling: PLANS AcceptanceRule GreedyRule GridKSeq GridOptimal ImportanceSelection KSeq
+    MaximalCoupling NaiveTargetSampling NonIterativeRejection OptimalPlan PlanBuilder
+    RecursiveRejection RecursiveRejectionWithoutReplacement ResidualPlan Selection SpecHub TablePlan
+    TargetOnly Transport TransportPlan acceptance_ratio read_only
 otm.coupling.lossy: ArgmaxLenientPlan Cactus CascadePlan Distance EnsemblePlan LenientPlan
     RelaxedPlan SyntheticAcceptance TypicalAcceptance distance_to_target
 otm.decoding: AcceleratedDrafter Beams BestFirstDrafter Branching DecodingOptions DeviceVerifier
@@ -51,37 +51,27 @@ otm.decoding: AcceleratedDrafter Beams BestFirstDrafter Branching DecodingOption
     TargetProbs Verifier autoregressive beam_search entropy_window_verifier huggingface_heuristic
     read_generation_config render_trace skip_gram_heads spectr spectr_verifier speculative
     speculative_beam_search stream trace_legend tree_rules verify_branch_and_keep verify_chain
-    verify_greedy_paths verify_hierarchical verify_target_only verify_traversal
-    verify_walk_and_keep
-otm.drafts: DraftDistribution Greedy HubPairs IID Independent Joint Top WithoutReplacement
+    verify_greedy_paths verify_hierarchical verify_target_only verify_traversal verify_walk_and_keep
+otm.drafts: IID DraftDistribution Greedy HubPairs Independent Joint Top WithoutReplacement
 otm.errors: CertificateError DownloadError EndpointError InvalidDistributionError
     InvalidDraftCountError InvalidDraftsError InvalidInputError InvalidParameterError
     InvalidUniformsError MissingDependencyError NoSuchRowError ProblemTooLargeError ProcessError
     SolverError UnknownMethodError UnsupportedVersionError
-otm.gain: Candidate Estimate Latency Lenience LossySetting ModelPair OnlineGamma PairedMeans
-    PlannedTree Recommendation Recording ScoreFiles Settings Setup Source Summary TopLogprobs
-    Typical acceptance_from_divergence accepted_along_text best_drawn_tree best_gamma
-    best_gamma_policy best_tree block_efficiency clustered_mean common_draft contexts_from
-    drawn_hits efficiency_bound expected_tokens factorised_draft first_step_acceptance from_files
-    from_models from_top_logprobs lk_divergence mean_hit_rate measure_latency
-    memory_accesses_factor operations_factor oracle_speedup overlapped_improvement
-    parallel_improvement rank_hits read_latency recommend record report single_draft_improvement
-    stream_recordings walltime_improvement
 otm.gain: Candidate Estimate Latency Lenience LoadTable LoadedRate LossySetting ModelPair
     OnlineGamma PairedMeans PlannedTree Recommendation Recording ScoreFiles Settings Setup Source
-    Summary TopLogprobs Typical acceptance_from_divergence accepted_along_text best_gamma
-    best_gamma_policy best_tree block_efficiency clustered_mean common_draft contexts_from
-    efficiency_bound expected_tokens factorised_draft first_step_acceptance from_files from_models
-    from_top_logprobs lk_divergence mean_hit_rate measure_latency memory_accesses_factor
-    operations_factor oracle_speedup overlapped_improvement parallel_improvement rank_hits
-    rates_under_load read_latency recommend record report single_draft_improvement
-    stream_recordings walltime_improvement
+    Summary TopLogprobs Typical acceptance_from_divergence accepted_along_text best_drawn_tree
+    best_gamma best_gamma_policy best_tree block_efficiency clustered_mean common_draft
+    contexts_from drawn_hits efficiency_bound expected_tokens factorised_draft first_step_acceptance
+    from_files from_models from_top_logprobs lk_divergence mean_hit_rate measure_latency
+    memory_accesses_factor operations_factor oracle_speedup overlapped_improvement
+    parallel_improvement rank_hits rates_under_load read_latency recommend record report
+    single_draft_improvement stream_recordings walltime_improvement
 otm.integrations.huggingface: AssistedDecoding patch_generate
 otm.integrations.vllm: register
 otm.kernels: SelfCheck SparseDrafts Verified VerifiedTree Workspace mass self_checks
     sigmoid_distance verify_chains verify_logits verify_probs verify_sigmoid verify_tree_logits
     verify_tree_probs
-otm.models: ConditionedModel GPT GPTConfig HiddenStateModel HuggingFaceModel IntersectionModel
+otm.models: GPT ConditionedModel GPTConfig HiddenStateModel HuggingFaceModel IntersectionModel
     LanguageModel NGramModel Session Spelling StatelessModel TableModel UniformModel
     check_same_vocabulary decode download encode load save_huggingface
 otm.models.gpt.train: PRESETS Preset default_text split train
@@ -92,10 +82,10 @@ otm.optimum: Bound BoundedOptimum Cut Optimum Outcome acceptance_at_distance alp
 otm.optimum.solvers: LinearProgram LinearProgramSize LinearProgramSolution alpha_by_max_flow
     packing_form size_of solve_cvxpy solve_highs solve_sinkhorn
 otm.rules: RULES Rule named names
-otm.testing: BUDGET Budget Control INSTANCES Path SymbolicUniform Verdict assert_lossless
+otm.testing: BUDGET INSTANCES Budget Control Path SymbolicUniform Verdict assert_lossless
     continued_distribution exact_acceptance exact_distribution exact_distribution_of_select
     exact_output_distribution instance output_distribution_of paths sequence_distribution
-otm.testing.strategies: BLOCK_KINDS Block DISTRIBUTION_KINDS PAIR_KINDS blocks distributions drafts
+otm.testing.strategies: BLOCK_KINDS DISTRIBUTION_KINDS PAIR_KINDS Block blocks distributions drafts
     pairs problems uniforms
 """)
 """The public names of each module."""
