@@ -8,7 +8,7 @@ The error is certified for integrals ∫ e^(−w t) f(t) dt if f is a mixture of
 with positive weights.  The remainder after J terms is at most (r u_g t)^J e^(−v t) / J!, where
 v is the smallest weight of the group.  Each e^(−s t) of the mixture contributes at most
 (r u_g)^J / (v + s)^(J + 1) ≤ (r u_g/v)^J / (v + s), and 1/(v + s) ≤ (w/v) / (w + s).  So the
-relative error is at most (w/v) (ρ u_g/v)^J, whatever f is: below 4e-17 for the constants here.
+relative error is at most (w/v) (ρ u_g/v)^J for any f: below 4e-17 for the constants here.
 """
 
 from __future__ import annotations

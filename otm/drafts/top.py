@@ -90,7 +90,7 @@ class Top(DifferentTokens):
 
 def most_probable(probs: Probs, count: int) -> npt.NDArray[np.int64]:
     """Return the positions of the largest probabilities, descending; in a tie, lowest id first."""
-    # Without this line, all positions would be sorted to return none of them.
+    # Without this line, all positions would be sorted even if none is returned.
     places = np.arange(probs.size if count > 0 else 0)
     # A partition avoids a sort of the whole vocabulary.
     if not is_exact(probs) and 0 < count < probs.size:
