@@ -37,7 +37,8 @@ def run(drafts: tuple[str, ...], prompts: int, tokens: int, every: int) -> dict[
     target, given, results = load("target"), prompts_of_text(prompts, PROMPT_LENGTH), {}
     for name in drafts:
         draft = load(name)
-        loop = spectr(target, draft, given, k=4, gamma=GAMMAS[0], max_tokens=tokens, seed=0)
+        options: dict[str, Any] = {"k": 4, "gamma": GAMMAS[0], "rule": "k-Seq"}
+        loop = spectr(target, draft, given, max_tokens=tokens, seed=0, **options)
         contexts = contexts_from(loop, every=every)
         drafter = ModelDrafter(draft, max(KS))
         recordings = record(target, drafter, contexts, max(GAMMAS), seed=1)

@@ -135,8 +135,10 @@ def drafters(
 def measured(temperature: float, prompts: int, tokens: int, texts: int) -> list[dict[str, Any]]:
     """Measure tokens per step of each drafter, and the paired difference to the small model."""
     target, sampling = load("target"), SamplingParameters(temperature=temperature)
-    options: dict[str, Any] = {"k": 1, "gamma": GAMMA, "max_tokens": tokens, "seed": 0}
-    loop = spectr(target, load("small"), prompts_of_text(prompts), sampling=sampling, **options)
+    options: dict[str, Any] = {"k": 1, "gamma": GAMMA, "rule": "k-Seq", "max_tokens": tokens}
+    loop = spectr(
+        target, load("small"), prompts_of_text(prompts), sampling=sampling, seed=0, **options
+    )
     contexts = contexts_from(loop)
     values = {}
     for name, (drafter, rule) in drafters(target, sampling, texts).items():

@@ -22,7 +22,8 @@ def efficiency(prompts: int, tokens: int) -> dict[str, Any]:
     for name in ("large", "medium", "small"):
         draft = load(name)
         given = prompts_of_text(prompts, 64)
-        loop = spectr(target, draft, given, k=4, gamma=GAMMA, max_tokens=tokens, seed=0)
+        options: dict[str, Any] = {"k": 4, "gamma": GAMMA, "rule": "k-Seq", "max_tokens": tokens}
+        loop = spectr(target, draft, given, **options, seed=0)
         contexts = contexts_from(loop)
         recordings = record(target, ModelDrafter(draft, CHAINS), contexts, GAMMA, seed=1)
         first = first_step_acceptance(recordings, RULES, KS)

@@ -33,7 +33,8 @@ def speed(tokens: int, rounds: int, repeats: int) -> list[dict[str, Any]]:
                 if k == 1:
                     drafting.append(speculative(target, draft, [prompt], gamma=gamma, **options))
                 else:
-                    drafting.append(spectr(target, draft, [prompt], gamma=gamma, k=k, **options))
+                    options |= {"gamma": gamma, "k": k, "rule": "k-Seq"}
+                    drafting.append(spectr(target, draft, [prompt], **options))
                 seconds[0] += middle - begun
                 seconds[1] += time.perf_counter() - middle
         found = sum(made.tokens for made in drafting) / sum(len(made.steps) for made in drafting)

@@ -220,10 +220,11 @@ class ImportanceSelection(ResidualPlan):
         return groups if TERMS * groups.size < positive.size else None
 
     @cached_property
-    def _log_transform_by_groups(self) -> Probs:
-        """Logarithm of φ at all nodes t, as `_log_transform` computes it."""
-        groups, draft, positive = self._groups, self.problem.draft, self.weights > 0
-        assert groups is not None
+    def _grouped(self) -> tuple[GroupedExponentials, Probs] | None:
+        """The groups, and ln φ at all nodes t, as `_log_transform` computes it."""
+        if (groups := self._groups) is None:
+            return None
+        draft, positive = self.problem.draft, self.weights > 0
         moments, rest = groups.moments(draft[positive]), draft[~positive].sum()
         logarithm = np.empty(self._nodes[0].size)
         for chunk, terms, less_one in groups.chunks(self._nodes[0]):
@@ -234,14 +235,12 @@ class ImportanceSelection(ResidualPlan):
             less = less_one[near_one] @ moments[:size] + flat[near_one, size:] @ moments[size:]
             values[near_one] = np.log1p(less)
             logarithm[chunk] = values
-        return read_only(logarithm)
+        return groups, read_only(logarithm)
 
-    def _integral_by_groups(self) -> Probs:
+    def _integral_by_groups(self, groups: GroupedExponentials, logarithm: Probs) -> Probs:
         """Return ∫ e^(−w(y) t) φ(t)^(k−1) dt for each token: array [n]; 0 if w(y) is 0."""
-        groups, k = self._groups, self.problem.k
-        assert groups is not None
         nodes, spacings = self._nodes
-        factors = spacings * np.exp((k - 1) * self._log_transform_by_groups)
+        factors = spacings * np.exp((self.problem.k - 1) * logarithm)
         sums = sum(
             np.tensordot(factors[chunk], terms, axes=1) for chunk, terms, _ in groups.chunks(nodes)
         )
@@ -249,15 +248,19 @@ class ImportanceSelection(ResidualPlan):
         integral[self.weights > 0] = groups.at_tokens(np.asarray(sums))
         return integral
 
-    def _hit_by_groups(self, rejected: Probs, by_residual: Probs) -> float:
+    def _hit_by_groups(
+        self,
+        groups: GroupedExponentials,
+        logarithm: Probs,
+        rejected: Probs,
+        by_residual: Probs,
+    ) -> float:
         """Return the integral of `_hit_by_quadrature` over tokens of positive weight.
 
         1 − (1 − s)^(k−1) is a sum of powers of s = p e^(−w t) / φ, which groups can sum.
         """
-        groups, k, positive = self._groups, self.problem.k, self.weights > 0
-        assert groups is not None
+        k, draft, positive = self.problem.k, self.problem.draft, self.weights > 0
         nodes, spacings = self._nodes
-        draft, logarithm = self.problem.draft, self._log_transform_by_groups
         moments = groups.moments((self.weights * rejected)[positive])
         chosen, hits = np.empty(nodes.size), np.full(nodes.size, 0.0)
         for power in range(1, k):
@@ -293,8 +296,8 @@ class ImportanceSelection(ResidualPlan):
         """Compute p_I as an integral."""
         draft, weights, k = self.problem.draft, self.weights, self.problem.k
         integral = np.zeros(self.problem.n)
-        if self._groups is not None:
-            integral = self._integral_by_groups()
+        if self._grouped is not None:
+            integral = self._integral_by_groups(*self._grouped)
         else:
             for spacings, _, decay, logarithm in self._tables():
                 integral += (spacings * np.exp((k - 1) * logarithm)) @ decay
@@ -323,8 +326,8 @@ class ImportanceSelection(ResidualPlan):
             * none_positive ** (k - 1)
             * (at_least_once(draft[zero] / (none_positive or 1), k - 1) @ by_residual[zero])
         )
-        if self._groups is not None:
-            return total + k * self._hit_by_groups(rejected, by_residual)
+        if self._grouped is not None:
+            return total + k * self._hit_by_groups(*self._grouped, rejected, by_residual)
         for spacings, exponents, decay, logarithm in self._tables():
             chosen = spacings * (decay @ (weights * rejected)) * np.exp((k - 1) * logarithm)
             # p e^(−w t) / φ is at most 1, but numerator and denominator may both underflow.

@@ -75,8 +75,8 @@ def best_drawn_tree(
 
     Examples
     --------
-    >>> best_drawn_tree([0.5, 0.125], [0.75, 0.375], nodes=3)
-    PlannedTree(shape=(((),), Drawn()), accepted=1.25)
+    >>> best_drawn_tree([0.5, 0.125], [0.25, 0.375], nodes=3)
+    PlannedTree(shape=(((),), Drawn()), accepted=1.125)
     """
     budget = as_positive(nodes, "nodes")
     top, sampled = as_hits(hits), as_hits(drawn, of_one_child=True)

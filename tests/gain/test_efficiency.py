@@ -289,7 +289,8 @@ def test_contexts_of_steps_give_the_block_efficiency_of_their_loop() -> None:
     target = TableModel({(): hard, (0,): easy})
     draft = TableModel({(): [0.0, 0.0, 1.0], (0,): easy})
     gamma = 8
-    loop = spectr(target, draft, [PROMPT], k=1, gamma=gamma, max_tokens=1000, seed=1)
+    options: dict[str, Any] = {"k": 1, "gamma": gamma, "rule": "k-Seq", "max_tokens": 1000}
+    loop = spectr(target, draft, [PROMPT], **options, seed=1)
     text = autoregressive(target, [PROMPT], max_tokens=1000, seed=2)
     means = {}
     for name, contexts in {

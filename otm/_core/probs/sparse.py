@@ -234,7 +234,7 @@ def places_of(tokens: Tokens, ids: npt.NDArray[np.int64]) -> tuple[Tokens, npt.N
     """Return the position of each id in ascending tokens, and whether it is present."""
     # Ascending tokens 0 to n − 1 are their own positions, which saves a search for each id.
     if tokens[-1] == tokens.size - 1:
-        places = np.minimum(ids, tokens.size - 1)
+        places = np.clip(ids, 0, tokens.size - 1)
         return places, places == ids
     places = np.minimum(np.searchsorted(tokens, ids), tokens.size - 1)
     return places, tokens[places] == ids

@@ -40,6 +40,11 @@ class Drawn(tuple["Shape", ...]):
 
     A drawn node comes last among its siblings, and is drawn from the other tokens.
 
+    Parameters
+    ----------
+    iterable : iterable of tuples, optional
+        The children, as in a shape of `StaticTreeDrafter`.
+
     Examples
     --------
     >>> shape = ((), Drawn(((),)))  # a certain child, and a drawn one with a child

@@ -21,6 +21,7 @@ from otm.audit.diagnose.known_bugs.caches import CACHES
 from otm.audit.diagnose.known_bugs.rows import EARLIER, ROWS
 from otm.audit.diagnose.known_bugs.size_and_place import SIZED, TREES
 from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop, Repeated, Siblings
+from otm.audit.diagnose.known_bugs.walks import WALKS
 from otm.audit.diagnose.token_suspects import SUSPECTS, suspect_rows
 from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import larger_instances
@@ -195,7 +196,7 @@ NOT_IN_STEPS = {
 }
 
 
-OTHER_SIZES = {bug.name for bug in (*SIZED, *CACHES, *TREES)} - {*ELSEWHERE, *SMALL} | {
+OTHER_SIZES = {bug.name for bug in (*SIZED, *CACHES, *TREES, *WALKS)} - {*ELSEWHERE, *SMALL} | {
     "one uniform for all draws of a verifier", "weights of a block not capped",
     "ratios of a block capped one by one", "prefixes tested by the row before",
     "prefixes tested by the residual mass", "last draft of a block dropped",

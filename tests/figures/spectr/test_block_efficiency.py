@@ -126,7 +126,8 @@ def test_steps_are_those_of_loops_with_memory():
         before = (*prompt, *text[:-1])
         laws = (np.array([model.probs((last,)) for last in before]) for model in (draft, target))
         moves.append(survivors_along([KSeq], *laws, text, 4)[0])
-    loop = spectr(target, draft, prompts, k=4, gamma=gamma, max_tokens=tokens, seed=1)
+    options = {"k": 4, "gamma": gamma, "rule": "k-Seq", "max_tokens": tokens, "seed": 1}
+    loop = spectr(target, draft, prompts, **options)
     counts = [len(loop.steps_of(b)) for b in range(len(prompts))]
     for k in (1, 4):  # the loop has four chains
         computed = expected_steps(np.array(moves), k, gamma)

@@ -146,7 +146,7 @@ def _model_class() -> Any:
             self.table = table
             self.row = lru_cache(maxsize=KEPT_ROWS)(self._logits)
             self.kind, self.absolute = kind, absolute
-            longest = int(getattr(table, "longest_context", getattr(table, "_longest", 0)))
+            longest = int(getattr(table, "longest_context", getattr(table, "order", 0)))
             self.window = max(longest, LEAST_WINDOW) if kind == ROTATING else None
             self.layer = layer_of(kind, self.window or 0)
             self.eval()
