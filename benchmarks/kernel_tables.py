@@ -33,12 +33,13 @@ def compiled() -> str:
     """Make a table of each kernel's registers by data type, as the maximum over its uses."""
     found = record("kernels-sm90")
     by_kernel = _by_kernel(found)
-    types = list(dict.fromkeys(dtype for by_type in by_kernel.values() for dtype in by_type))
+    first, *others = by_kernel.values()
+    types = [dtype for dtype in first if all(dtype in by_type for by_type in others)]
     rows = []
     for (use, name), by_type in by_kernel.items():
         registers = [str(by_type[dtype]["registers"]) for dtype in types]
-        others = ("spilled bytes", "shared bytes")
-        largest = [f"{max(each[x] for each in by_type.values()):,}" for x in others]
+        maxima = ("spilled bytes", "shared bytes")
+        largest = [f"{max(each[x] for each in by_type.values()):,}" for x in maxima]
         rows.append([f"{use}: `{name}`", *registers, *largest])
     heading = ["kernel", *(f"registers, {x}" for x in types), "spilled bytes", "shared bytes"]
     where = f"{found['target']}, triton {found['triton']}"
