@@ -72,7 +72,8 @@ def check(pages: Iterable[Path]) -> list[str]:
             module = FOLDER / f"{stem}_{kind}.py"
             module.write_text(code, encoding="utf-8")
             page_of[module.relative_to(ROOT).as_posix()] = name
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", *page_of]
+    options = "--no-error-summary", "--no-color-output"
+    command = [sys.executable, "-m", "mypy", *options, *page_of]
     run = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     if run.returncode not in (0, 1):
         raise SystemExit(run.stderr or run.stdout)
