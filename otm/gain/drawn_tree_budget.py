@@ -9,14 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.checks import as_draft_count
-from otm._core.display.text import shown
 from otm._core.numbers import as_positive
 from otm._core.probs.sparse import places_of
 from otm.decoding.drafters.trees import Drawn, Shape
 from otm.drafts.top import most_probable
 from otm.errors import InvalidInputError
 from otm.gain.recording import Recording
-from otm.gain.tree_budget import Floats, PlannedTree, as_hits, check_work, rows_of_levels
+from otm.gain.tree_budget import (
+    Floats,
+    PlannedTree,
+    as_hits,
+    check_work,
+    first_rows,
+    rows_of_levels,
+)
 
 Counts = npt.NDArray[np.int64]
 
@@ -131,15 +137,7 @@ def drawn_hits(recordings: Sequence[Recording], k: int) -> Floats:
     array([0.5 , 0.75, 0.  ])
     """
     sums = np.zeros(as_draft_count(k) + 1)
-    if not recordings:
-        raise InvalidInputError("there are no recordings; make some with `record`")
-    for recording in recordings:
-        draft, target = recording.tree.draft_probs, recording.target[()]
-        if draft is None:
-            raise InvalidInputError(
-                f"the recording after {shown(recording.context)} has no draft distribution; record "
-                "drafts of a `ModelDrafter`"
-            )
+    for draft, target in first_rows(recordings):
         of_draft = draft.probabilities.astype(np.float64)
         place, shared = places_of(target.tokens, draft.tokens)
         of_target = np.where(shared, target.probabilities[place].astype(np.float64), 0)

@@ -8,7 +8,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from otm._core.checks import as_draft_count
 from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.numbers import as_positive
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding.drafters.trees import Shape
 from otm.drafts.top import most_probable
 from otm.errors import InvalidInputError, ProblemTooLargeError
@@ -111,6 +112,20 @@ def best_tree(hits: npt.ArrayLike, nodes: int, depth: int | None = None) -> Plan
     return PlannedTree(_shape(levels[::-1], budget), below.item(budget))
 
 
+def first_rows(recordings: Sequence[Recording]) -> Iterator[tuple[SparseProbs, SparseProbs]]:
+    """Yield the distributions of draft and target after each context; raise if one is missing."""
+    if not recordings:
+        raise InvalidInputError("there are no recordings; make some with `record`")
+    for recording in recordings:
+        draft = recording.tree.draft_probs
+        if draft is None:
+            raise InvalidInputError(
+                f"the recording after {shown(recording.context)} has no draft distribution; record "
+                "drafts of a `ModelDrafter`"
+            )
+        yield draft, recording.target[()]
+
+
 def rank_hits(recordings: Sequence[Recording], k: int) -> Floats:
     """Measure how often the target's next token is the draft model's i-th most probable token.
 
@@ -144,15 +159,7 @@ def rank_hits(recordings: Sequence[Recording], k: int) -> Floats:
     array([0.25, 0.75])
     """
     hits = np.zeros(as_draft_count(k))
-    if not recordings:
-        raise InvalidInputError("there are no recordings; make some with `record`")
-    for recording in recordings:
-        draft, target = recording.tree.draft_probs, recording.target[()]
-        if draft is None:
-            raise InvalidInputError(
-                f"the recording after {shown(recording.context)} has no draft distribution; record "
-                "drafts of a `ModelDrafter`"
-            )
+    for draft, target in first_rows(recordings):
         for place, i in enumerate(most_probable(draft.probabilities, hits.size).tolist()):
             hits[place] += float(target.of(draft.tokens.item(i)))
     return hits / len(recordings)
