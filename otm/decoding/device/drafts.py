@@ -117,7 +117,8 @@ class ModelDrafts(DeviceDrafts):
             rows[:, 1:, 0] = probs
         drawn = [draw(0, probs)]  # [B, K]
         goods = [good]
-        self._rows.repeat(chains)
+        if chains > 1:
+            self._rows.repeat(chains)
         for i in range(1, gamma):
             counts = (lengths > i).ravel().astype(np.int64)
             scores = self._rows.append(drawn[-1].reshape(-1, 1), counts)

@@ -114,38 +114,30 @@ class GrownTrees(TreeDrafts):
         coins = np.stack([u((nodes + 1) * most).reshape(-1, most) for u in batch.uniforms])
         points = on_device(coins.astype(np.float64), device)
         limits = on_device(np.array(batch.depths), device)
-        kept: list[Any] = []
+        draws = drafter_kind(drafter) != "Top"
+        rows: Any = None
         good = torch.ones(size, dtype=torch.bool, device=device)
         for i in range(levels):
             if i:
                 scores = self._rows.read_tree(tree.tokens, tree.parents)
-            probs, valid = self._rows.tree_probs(scores, keep=True)
+            probs, valid = self._rows.tree_probs(scores, keep=draws)
             grows, coin = (limits > i)[:, None], points[:, :1]
             beliefs = tree.beliefs.new_ones(size, 1) * grows
             if i:
                 grows, coin = grows & (tree.depths == i), points[:, 1:]
                 beliefs = tree.beliefs * grows
             good = good & (valid | ~grows).all(1)
-            if drafter_kind(drafter) != "Top":
-                kept = with_rows(kept, probs, grows)
+            if draws and i == 0:
+                rows = probs.expand(-1, 1 + nodes, -1)
+            elif draws:
+                # The same tokens, read again, can be rounded otherwise: earlier rows stay.
+                rows = torch.cat([rows[:, :1], probs.where(grows[..., None], rows[:, 1:])], 1)
             later = (limits - i - 1).clamp(min=0)
             tree = grow(tree, Level(probs, beliefs, i, later, coin))
         drafts = tree.tokens, tree.parents, tree.sampled
-        if drafter_kind(drafter) == "Top":
+        if not draws:
             return DraftedTrees(*drafts, good=good)
-        after = kept[1] if len(kept) > 1 else kept[0].expand(-1, nodes, -1)
-        rows = torch.cat([kept[0], after], 1)
         return DraftedTrees(*drafts, without_certain(rows, tree), good, most)
-
-
-def with_rows(kept: list[Any], probs: Any, grows: Any) -> list[Any]:
-    """Keep the rows that drafts are drawn from: after the context [B, 1, V], after nodes [B, N, V].
-
-    A later reading of the same tokens can be rounded otherwise, so rows of earlier levels stay.
-    """
-    if len(kept) < 2:
-        return [*kept, probs]
-    return [kept[0], probs.where(grows[..., None], kept[1])]
 
 
 def without_certain(rows: Any, tree: Tree) -> Any:
