@@ -12,7 +12,8 @@ from otm._core.numbers import as_integer
 from otm._core.optional import require
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel, Session
-from otm.models.huggingface.session import CachedSession, RereadingSession, Sources, new_cache
+from otm.models.huggingface.session import CachedSession, RereadingSession, new_cache
+from otm.models.huggingface.sources import Sources
 from otm.models.huggingface.states import StateMemory
 from otm.models.huggingface.trees import reads_trees
 
