@@ -36,6 +36,12 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--length", type=int, default=128, help="tokens of a prompt in the timing")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--threads", type=int, default=2, help="threads of torch (default 2)")
+    parser.add_argument(
+        "--dtype",
+        default="bfloat16",
+        help="type of the weights; on a processor without bfloat16 "
+        "instructions float32 is faster (default bfloat16)",
+    )
     parser.add_argument("--quick", action="store_true", help="run in small, and save nothing")
     return parser.parse_args(arguments)
 
@@ -51,7 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
         options.requests, options.ks, options.gammas = [1, 4], [1], [1, 3]
         options.prompts, options.tokens, options.length, options.repeats = 1, 8, 32, 2
     torch.set_num_threads(options.threads)
-    real, load = load_real("SmolLM2", torch.bfloat16), os.getloadavg()[0]
+    load = os.getloadavg()[0]
+    real = load_real("SmolLM2", getattr(torch, options.dtype))
     target = real.target_of("trained layer")
     draft = real.draft_model("trained layer")
     prompts = [row for rows in real.prompts(options.prompts).values() for row in rows]
@@ -68,7 +75,12 @@ def main(arguments: list[str] | None = None) -> int:
     table = rates_under_load(tokens, times, options.requests)
     print(table)
     if not options.quick:
-        used = {"threads": options.threads, "load before": load, **record(tokens, times, table)}
+        used = {
+            "threads": options.threads,
+            "dtype": options.dtype,
+            "load before": load,
+            **record(tokens, times, table),
+        }
         keep({**machine("numpy", "torch", "transformers"), **used}, RESULTS / "load.json")
     return 0
 

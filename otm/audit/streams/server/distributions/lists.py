@@ -23,12 +23,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, is_unclear
-from otm.audit.streams.e_process import Floats
+from otm.audit.streams.e_process import Bools, Floats
 from otm.audit.streams.server.distributions.token_probs import TokenProbs
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
@@ -44,6 +45,12 @@ LARGEST_EXCESS = 0.02
 
 EDGE_MARGIN = 1e-4
 """Margin around top-p and min-p: values within it may be above or below the threshold."""
+
+LISTED_MASS = 0.95
+"""Total probability of the tokens that the distribution of a local model lists."""
+
+LEAST_LISTED = 32
+"""Smallest number of these tokens."""
 
 CHANGED_MARGIN = 1e-4
 """Margin between two changed logits; closer logits may be in either order on the server."""
@@ -209,55 +216,93 @@ def _truncates(parameters: SamplingParameters) -> bool:
 
 def probs_from_logits(
     logits: Floats, parameters: SamplingParameters, changed: Sequence[int] = ()
-) -> TokenProbs | None:
+) -> TokenProbs:
     """Return the distribution of a local model, whose tokens are represented by their ids.
 
-    `changed` are the tokens whose logits a penalty or a bias changed.
+    `changed` are the tokens whose logits a penalty or a bias changed.  Without truncation, only the
+    most probable tokens are listed: an audit keeps thousands of distributions.
     """
     logs = logits - logits.max()
     logs = np.maximum(logs - np.log(np.exp(logs).sum()), IMPOSSIBLE)
     order = np.argsort(-logs, kind="stable")
-    tokens = [f"{TOKEN_ID}{token}" for token in order]
-    used = UsedEntries(
-        *(tokens, logs[order], True, True, 0, frozenset()),
-        changed=frozenset(f"{TOKEN_ID}{token}" for token in changed),
+    used = UsedEntries([], logs[order], True, True, 0, frozenset())
+    weights, sure, out, _ = _truncated(used, parameters, 0.0)
+    listed, probs = order[sure], weights[sure] / (float(weights[sure].sum()) or 1.0)
+    if sure.all():
+        count = max(int((np.cumsum(probs) - probs < LISTED_MASS).sum()), LEAST_LISTED)
+        listed, probs = listed[:count], probs[:count]
+    return TokenProbs(
+        tuple(map(token_name, listed.tolist())),
+        probs,
+        max(1.0 - float(probs.sum()), 0.0) if probs.size < sure.sum() else 0.0,
+        True,
+        frozenset(map(token_name, order[~(sure | out)].tolist())),
+        frozenset(map(token_name, changed)),
     )
-    return _adjusted(used, parameters, 0.0)
+
+
+@lru_cache(maxsize=2**18)
+def token_name(token: int) -> str:
+    """Return the string of a token id; all lists share the object, which saves memory."""
+    return f"{TOKEN_ID}{token}"
 
 
 def _adjusted(used: UsedEntries, parameters: SamplingParameters, error: float) -> TokenProbs:
-    """Apply sampling parameters to listed log-probabilities.
-
-    Min-p acts before top-k and top-p, as in vLLM.  Tokens at the edge of min-p, top-k or top-p do
-    not count, because it is unknown whether they stay.  Servers choose differently among equal
-    tokens, and `error` hides which tokens are equal.
-    """
+    """Apply sampling parameters to listed log-probabilities."""
     pairs = sorted(zip((-used.logs).tolist(), used.tokens, strict=True))
-    tokens, whole = [token for _, token in pairs], used.whole
-    logs = -np.array([log for log, _ in pairs])
+    tokens = [token for _, token in pairs]
+    used = used._replace(logs=-np.array([log for log, _ in pairs]))
+    weights, sure, out, rest = _truncated(used, parameters, error)
+    total = float(weights[sure].sum()) + (rest or 0.0)
+    return TokenProbs(
+        tuple(token for token, stays in zip(tokens, sure, strict=True) if stays),
+        weights[sure] / (total or 1.0),
+        (rest or 0.0) / (total or 1.0),
+        rest is not None,
+        frozenset(token for token, out_of in zip(tokens, sure | out, strict=True) if not out_of),
+        used.changed,
+    )
+
+
+class Truncated(NamedTuple):
+    """Weights of tokens after the sampling parameters, and which tokens certainly stay or go."""
+
+    weights: Floats
+    sure: Bools
+    out: Bools
+    # Weight of all unlisted tokens; None if it is unknown.
+    rest: float | None
+
+
+def _truncated(used: UsedEntries, parameters: SamplingParameters, error: float) -> Truncated:
+    """Apply sampling parameters to log-probabilities in descending order.
+
+    Min-p acts before top-k and top-p, as in vLLM.  Tokens at the edge of min-p, top-k or top-p
+    neither stay nor go, so they do not count: servers choose differently among equal tokens, and
+    `error` hides which tokens are equal.
+    """
+    logs, whole = used.logs, used.whole
     weights = np.exp((logs - logs.max(initial=-np.inf)) / parameters.temperature)
     top_k, top_p, min_p = parameters.top_k, parameters.top_p, parameters.min_p
-    sure, out = np.ones((2, len(tokens)), dtype=bool)
-    out[:] = False
-    # None if the residual mass is unknown.
+    sure, out = np.ones(logs.size, dtype=bool), np.zeros(logs.size, dtype=bool)
     rest: float | None = 0.0 if whole else None
     known = used.normalized and parameters.temperature == 1 and top_k is None
-    if not whole and known and tokens:
+    if not whole and known and logs.size:
         rest = max(math.exp(-logs[0]) - float(weights.sum()), 0.0)
-    if min_p and tokens:
+    if min_p and logs.size:
         # The weights are relative to the largest one; the most probable token always stays.
         inexact = 2 * error + used.slack
         close = EDGE_MARGIN + inexact / min(parameters.temperature, 1.0)
         sure, out = weights > min_p * (1 + close), weights < min_p * (1 - close)
-        sure[0] |= len(tokens) == 1 or logs[0] - logs[1] > inexact
+        sure[0] |= logs.size == 1 or logs[0] - logs[1] > inexact
         rest = 0.0 if whole or out.any() else None
-    if top_k is not None and top_k < len(tokens):
+    if top_k is not None and top_k < logs.size:
         sure &= logs > logs[top_k] + used.slack
         out |= logs < logs[top_k - 1] - used.slack
         rest = 0.0
     if top_k is not None and used.hidden:
-        sure = sure & (np.arange(len(tokens)) < top_k - used.hidden)
-    if top_p is not None and top_p < 1 and tokens:
+        sure = sure & (np.arange(logs.size) < top_k - used.hidden)
+    if top_p is not None and top_p < 1 and logs.size:
         close = EDGE_MARGIN + error / min(parameters.temperature, 1.0)
         least = float(weights[sure].sum()) + (rest or 0.0)
         most = math.inf if rest is None else float(weights[~out].sum()) + rest
@@ -271,7 +316,7 @@ def _adjusted(used: UsedEntries, parameters: SamplingParameters, error: float) -
             new = np.append(True, falls)
             starts = np.flatnonzero(new)
             group = np.cumsum(new) - 1
-            low, high = low[starts[group]], high[np.append(starts[1:], len(tokens))[group] - 1]
+            low, high = low[starts[group]], high[np.append(starts[1:], logs.size)[group] - 1]
             bottom, alone = low[-1] if inexact else bottom, starts.size > 1 and starts[1] == 1
         sure &= high < least * (top_p - close)
         out |= low > most * (top_p + close)
@@ -279,12 +324,4 @@ def _adjusted(used: UsedEntries, parameters: SamplingParameters, error: float) -
             rest = 0.0 if bottom > most * (top_p + close) else None
         # The most probable token always stays.
         sure[0] |= alone
-    total = float(weights[sure].sum()) + (rest or 0.0)
-    return TokenProbs(
-        tuple(token for token, stays in zip(tokens, sure, strict=True) if stays),
-        weights[sure] / (total or 1.0),
-        (rest or 0.0) / (total or 1.0),
-        rest is not None,
-        frozenset(token for token, out_of in zip(tokens, sure | out, strict=True) if not out_of),
-        used.changed,
-    )
+    return Truncated(weights, sure, out, rest)
