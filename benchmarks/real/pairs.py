@@ -30,8 +30,10 @@ from otm.testing.statistics import criterion_for_distribution, g_statistic
 
 __all__ = ["pairs"]
 
-PROMPT = "Answer with one word: what colour is the sky on a clear day?"
-GAMMA, CHAINS, BATCH, CELLS = 3, 2, 100, 12
+PROMPT = "For example"
+"""A short text without the chat template, since each sampled text reads it anew."""
+
+GAMMA, CHAINS, BATCH, CELLS = 2, 2, 100, 12
 LEVEL = 1e-4
 """Probability of a false alarm of a test."""
 
@@ -42,7 +44,7 @@ Way = Callable[[int, int], Generation]
 
 def pairs(real: Real, texts: int) -> dict[str, Any]:
     """Test every rule with one draft, every draft with one rule, plain sampling and the control."""
-    prompt = real.encode(PROMPT)
+    prompt = tuple(real.tokenizer(PROMPT).input_ids)
     cells = probable_pairs(real, prompt)
     probs = np.array([*cells.values(), 1 - sum(cells.values())])
     criterion = criterion_for_distribution(probs, 1.0, LEVEL)
