@@ -13,6 +13,8 @@ from tests.repo.pages import ROOT, modules, read
 PAGES = [x for place in ("*.md", "docs/**/*.md", "examples/**/*.md") for x in ROOT.glob(place)]
 NAMES = sorted(x.relative_to(ROOT).as_posix() for x in PAGES if "_build" not in x.parts)
 
+SLOW = "docs/audit.md"
+
 BLOCKS = re.compile(r"^```.*?^```$|^\$\$$.*?^\$\$$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\n]*)\)")
@@ -62,12 +64,25 @@ def test_links_citations_and_formulas() -> None:
     assert len(BIBLIOGRAPHY) == len(set(BIBLIOGRAPHY))
 
 
-@pytest.mark.parametrize("name", [x for x in NAMES if x.startswith("docs/") or x == "README.md"])
+def parts() -> dict[str, str]:
+    """Return the pages with examples; the blocks of a slow page run one by one."""
+    pages = {x: read(x) for x in NAMES if x.startswith("docs/") or x == "README.md"}
+    for number, block in enumerate(re.split("^(?=```python)", pages.pop(SLOW), flags=re.MULTILINE)):
+        pages[f"{SLOW}, block {number}"] = block
+    return {name: text for name, text in pages.items() if ">>> " in text}
+
+
+@pytest.mark.parametrize("name", parts())
 def test_examples_print_what_the_page_says(name: str, need_pinned: Callable[[str], None]) -> None:
-    if name in {"docs/audit.md", "docs/tutorial.md"}:  # where Hypothesis finds counterexamples
+    names: dict[str, object] = {}
+    if name.startswith((SLOW, "docs/tutorial.md")):  # where Hypothesis finds counterexamples
         need_pinned("hypothesis")
-    text = re.sub("^```.*$", "", read(name), flags=re.MULTILINE)
-    test = doctest.DocTestParser().get_doctest(text, {}, name, name, 0)
+    if name.startswith(SLOW):
+        for example in doctest.DocTestParser().get_examples(read(SLOW).split(parts()[name])[0]):
+            if re.match("from |import |def |class ", example.source):
+                exec(example.source, names)
+    text = re.sub("^```.*$", "", parts()[name], flags=re.MULTILINE)
+    test = doctest.DocTestParser().get_doctest(text, names, name, name, 0)
     results = doctest.DocTestRunner().run(test)
     assert results.failed == 0
     assert results.attempted >= 9 * (name == "README.md")
