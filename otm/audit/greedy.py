@@ -36,7 +36,7 @@ CERTAIN = 4.0
 
 @dataclass(frozen=True)
 class GreedyComparison:
-    """Verdict about two greedy texts, from their first different token.
+    """Verdict about two greedy texts, based on their first different token.
 
     Parameters
     ----------
@@ -45,12 +45,12 @@ class GreedyComparison:
     position : int or None
         Index of the first different token in both texts; None if the texts are identical.
     plain, speculative : int or None
-        The two tokens there; None for a text that ends there.
+        The tokens of the two texts at `position`; None for a text that ends there.
     margin : float
-        How far the lower of the two tokens is below the largest logit, in the pass where this is
-        least; infinite if a text ends early.
+        The distance of the lower logit of the two tokens from the largest logit, in the pass with
+        the smallest distance; infinite if a text ends early.
     rounding : float
-        The largest change between two passes in the difference of two logits.
+        The largest change in the difference of two logits from one pass to another.
     passes : int
         Number of forward passes that were compared.
 
@@ -70,7 +70,7 @@ class GreedyComparison:
 
     @property
     def is_fault(self) -> bool:
-        """Whether a text is not greedy: the difference is not explained."""
+        """Whether rounding does not explain the difference, so that a text is not greedy."""
         return self.verdict == NOT_EXPLAINED
 
     def __str__(self) -> str:
@@ -94,10 +94,10 @@ def compare_greedy(
 ) -> GreedyComparison:
     """Compare two greedy texts, and decide whether rounding explains their first difference.
 
-    Logits after the same tokens differ between forward passes, because sums are rounded in another
-    order.  So correct decoders choose different tokens where two logits are nearly equal.  This
-    function repeats the forward pass in several ways: again, in batches of 2 to 8 rows,
-    without a cache, and on 1 to 9 tokens after a cache.
+    Logits after the same tokens differ between forward passes, because the order of additions, and
+    so their rounding, differs.  So correct decoders can choose different tokens where two logits
+    are nearly equal.  This function repeats the forward pass in several ways: unchanged, in batches
+    of 2 to 8 rows, without a cache, and on 1 to 9 tokens after a cache.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def compare_greedy(
     prompt : sequence of int
         Tokens before both texts, at least one.
     plain, speculative : sequence of int
-        The new tokens without and with drafts, at temperature 0 and with the same largest number of
+        The new tokens without and with drafts, at temperature 0 and with the same limit on new
         tokens.
 
     Returns
@@ -128,12 +128,13 @@ def compare_greedy(
     first pass; ρ is at least one unit in the last place of these logits.
 
     If both texts took the largest logit of their own pass, and no two passes differ by more than ρ,
-    then the margin is at most ρ.  Then the verdict is "explained by rounding".  A few passes can
-    miss a larger rounding, so the verdict is "not explained" only above 4ρ, and "undecided" from ρ
-    to 4ρ.  If one text is shorter and is a prefix of the other, this is "not explained".
+    then the margin is at most ρ.  For such a margin the verdict is "explained by rounding".  A few
+    passes can miss a larger rounding, so the verdict is "not explained" only if the margin is above
+    4ρ, and "undecided" if it is between ρ and 4ρ.  If one text is a prefix of the other, the
+    verdict is "not explained".
 
     Tokens after the first difference follow different texts, so they are not compared.  A fault
-    that only changes nearly equal logits remains unseen.
+    that changes tokens only where logits are nearly equal remains unseen.
 
     Examples
     --------

@@ -81,9 +81,10 @@ def speculative(
         Tokens to continue, at least one per prompt; a single prompt is passed as [prompt].
     gamma : int or GammaPolicy, optional
         Number of drafts γ of a step.
-    rule : {"chain", "block"}, optional
+    rule : {"chain", "block", "greedy block"}, optional
         "chain" accepts drafts up to the first rejected one (Algorithm 1).  "block" verifies the
         drafts together, and on average accepts at least as many as "chain" ([sun2024block]_).
+        "greedy block" accepts more drafts of one block but fewer of a text (`GreedyBlockVerifier`).
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model; by default in the same way as from the target.
     **options
@@ -151,8 +152,8 @@ def spectr(
         Length of the chains, or depth of the tree.
     rule : str or callable, optional
         How the verifier selects one of the drafts of a node.  The default is the rule that accepted
-        most in our benchmarks: "branch and keep", or on a GPU "grid walk and keep" for chains and
-        "walk and keep" for other trees.
+        most in our benchmarks, "branch and keep".  Where the device of the models verifies, as on a
+        GPU, the default is "grid walk and keep" for chains and "walk and keep" for other trees.
 
         - A name that `tree_rules` lists, such as "k-Seq" or "optimal".
         - A function from a `Problem` to a plan, such as a lenient one.

@@ -41,12 +41,13 @@ class Level(NamedTuple):
 def best_drawn_tree(
     hits: npt.ArrayLike, drawn: npt.ArrayLike, nodes: int, depth: int | None = None
 ) -> PlannedTree:
-    """Find the shape of at most N certain and drawn nodes with the most accepted drafts.
+    """Find the tree of at most N certain and drawn drafts with the most accepted drafts on average.
 
-    A node has certain children and at most one drawn child, which comes last.  The method is a
-    dynamic program over the number of nodes, as in `best_tree` (Theorem 23.7 of
-    docs/theory/certain-and-drawn.md).  It assumes that the acceptance of a child depends only on
-    its rank, the number of its certain siblings, and the level.
+    The certain children of a node are its most probable tokens.  A node has at most one drawn
+    child, sampled from the other tokens; the drawn child comes last.  The method is a dynamic
+    program over the number of nodes, as in `best_tree` (Theorem 23.7 of
+    docs/theory/certain-and-drawn.md).  The method assumes that the acceptance of a child depends
+    only on its rank, the number of its certain siblings, and the level.
 
     Parameters
     ----------
@@ -55,8 +56,8 @@ def best_drawn_tree(
         `best_tree`.
     drawn : array-like [m] or [L, m]
         Probability that the output continues to the drawn child of a node with 0, 1, …, m − 1
-        certain children.  `drawn_hits` measures these probabilities.  With m or more certain
-        children no child is drawn.
+        certain children.  `drawn_hits` measures these probabilities.  A node with m or more certain
+        children has no drawn child.
     nodes : int
         The budget N.
     depth : int, optional
@@ -66,8 +67,8 @@ def best_drawn_tree(
     -------
     PlannedTree
         The shape for `StaticTreeDrafter` with draft_kind "Greedy", in which `Drawn` marks the drawn
-        children, and its mean number of accepted drafts by SpecTr's recursion over the greedy rule.
-        Walk and keep accepts at least as many.
+        children, and the mean number of accepted drafts of this tree under SpecTr's recursion with
+        the greedy rule.  Walk and keep accepts at least as many.
 
     Raises
     ------
@@ -77,7 +78,7 @@ def best_drawn_tree(
     InvalidParameterError
         If a number is not an integer of at least 1.
     ProblemTooLargeError
-        If the program would take more than a few seconds.
+        If the dynamic program would take more than a few seconds.
 
     Examples
     --------
@@ -104,7 +105,7 @@ def best_drawn_tree(
 
 
 def drawn_hits(recordings: Sequence[Recording], k: int) -> Floats:
-    """Measure how often a child is accepted that is drawn beside the most probable tokens.
+    """Measure how often the drawn child of a node is accepted, for each number of certain children.
 
     Parameters
     ----------
@@ -116,9 +117,9 @@ def drawn_hits(recordings: Sequence[Recording], k: int) -> Floats:
     Returns
     -------
     float64 array [k + 1]
-        The mean of Σ min(d', t) over the tokens outside the a most probable ones, where d' is the
-        draft distribution of these tokens, for a = 0, …, k.  The mean is computed exactly from the
-        distributions.
+        For a = 0, …, k: the mean over contexts of Σ min(d', t), where d' is the draft distribution
+        without its a most probable tokens, normalised, and t is the target's distribution.  The
+        sums are computed exactly from the distributions.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Decoding under load: tokens per second by the number of requests in flight.
 
-With more requests a call of the target reads more rows, and drafts add tokens to each of them.  So
+With more requests a call of the target reads more rows, and drafts add tokens to each row.  So
 drafts that pay for one request may cost time for many.  The block efficiency of a setup does not
-depend on the load, and measured times do (`Latency.under_load`).
+depend on the load, but the measured times do (`Latency.under_load`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LoadedRate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LoadTable(TextRepr):
-    """Rates of all setups at all loads; printed with the best setup at each load.
+    """Rates of all setups at all loads; `print` shows the best setup at each load.
 
     Attributes
     ----------
@@ -108,8 +108,8 @@ class LoadTable(TextRepr):
         Returns
         -------
         Setup or None
-            The fastest setup at the next larger load of the table; None if drafts do not pay there,
-            so that the draft model should be switched off.
+            The fastest setup at the smallest load of the table that is not below `requests`; None
+            if drafts do not pay at this load, so that the draft model should be switched off.
 
         Raises
         ------
@@ -142,20 +142,20 @@ class LoadTable(TextRepr):
 def rates_under_load(
     block_efficiencies: Mapping[Any, float], latency: Latency, requests: Iterable[int]
 ) -> LoadTable:
-    """Compute tokens per unit of time by the number of requests that are decoded together.
+    """Compute tokens per unit of time for each number of requests that are decoded together.
 
-    A step of B requests yields B times the block efficiency, in the time of the shapes with B
-    times the rows.  All requests take their steps together, as in continuous batching.
+    A step of B requests yields B times the block efficiency, and takes the time of a step with B
+    times as many rows.  All requests take their steps together, as in continuous batching.
 
     Parameters
     ----------
     block_efficiencies : mapping from (rule, K, γ) to float
-        Mean tokens per step of each setup, as from `block_efficiency`.  K may be a tuple of
-        branching numbers: the target then reads the nodes of the tree in one row.
+        Mean tokens per step of each setup, as from `block_efficiency`.  K may be a tuple with the
+        number of children at each level of a tree; the target then reads the tree in one row.
     latency : Latency
-        Measured times with rows for each load, from `measure_latency` with `requests`.
+        Measured times for up to B K rows, as from `measure_latency` with the same `requests`.
     requests : iterable of int
-        Numbers of requests in flight.
+        Numbers B of requests in flight.
 
     Returns
     -------
@@ -165,14 +165,14 @@ def rates_under_load(
     Raises
     ------
     InvalidInputError
-        If `latency` has no time for a shape, or there is no load.
+        If `latency` has no time for a setup at a load, or `requests` is empty.
     InvalidParameterError
         If a number is outside its range.
 
     Examples
     --------
-    Five tokens in each of eight rows take four times as long as one token.  There drafts do not
-    pay:
+    With eight rows, a call with five tokens per row takes four times as long as a call with one
+    token per row.  So drafts do not pay for eight requests:
 
     >>> latency = Latency((1, 8), (1, 5), (0.1, 0.1), ((1, 1), (1.25, 4)))
     >>> table = rates_under_load({("block", 1, 4): 2.5, ("block", 1, 2): 2.0}, latency, [1, 4, 8])

@@ -1,9 +1,10 @@
 """A model that is conditioned on a finite automaton: the target, given that the text is accepted.
 
 A mask excludes the tokens that an automaton forbids, and normalises each distribution on its own.
-The texts of a masked model do not have the model's distribution given the language.  A conditioned
-model has: it multiplies each probability by the probability h that the text can still be accepted
-(docs/theory/constraints.md).
+So masked texts do not have the model's distribution given that the automaton accepts the text.  The
+texts of a conditioned model have this distribution.  The conditioned model multiplies the
+probability of each token by the probability h that the model's continuation is accepted, and
+normalises (docs/theory/constraints.md).
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _Node = tuple[tuple[int, ...], State]
 class ConditionedModel(StatelessModel):
     """The distribution of a model's next tokens, given that an automaton accepts the text.
 
-    A loop that decodes with this model as its target samples a text of the model, given that the
-    automaton accepts it; with any drafts if the rule is lossless.
+    A lossless decoding loop with this target, and any drafts, samples texts with the distribution
+    of the model's own texts, given that the automaton accepts the text.
 
     Parameters
     ----------
@@ -64,11 +65,13 @@ class ConditionedModel(StatelessModel):
     Notes
     -----
     After a text that can no longer be accepted, or that has ended, the distribution is the model's
-    own.  A lossless loop does not use such a row: the draft before it is rejected.
+    own.  A lossless loop samples from no such row, because it rejects the draft before the row, or
+    has ended.
 
     Examples
     --------
-    Two tokens that must be equal.  The mask would choose the first token without a look ahead:
+    The two tokens of a text must be equal.  A mask would leave the first token at 1/2 and 1/2,
+    because a mask does not look ahead:
 
     >>> from fractions import Fraction as F
     >>> model = TableModel({(): [F(1, 2), F(1, 2)], (0,): [F(1, 4), F(3, 4)]})
@@ -163,7 +166,7 @@ class ConditionedModel(StatelessModel):
         )
 
     def acceptance(self, context: tuple[int, ...]) -> Any:
-        """Return the probability h that the model's own text is accepted, after a prompt.
+        """Return the probability h that the automaton accepts the model's own text after a prompt.
 
         Parameters
         ----------
@@ -173,7 +176,7 @@ class ConditionedModel(StatelessModel):
         Returns
         -------
         float or Fraction
-            The probability that the model's next tokens are accepted.
+            The probability h.
 
         Raises
         ------

@@ -1,7 +1,7 @@
 """Attention in a tree of tokens that follow a row: each token sees the row and its own path.
 
-A tree of M tokens is read at once, as engines do; without this, each of its paths is a row of its
-own, which repeats the tokens that paths share.
+The model reads a tree of M tokens at once, as in serving engines.  Otherwise each path of the tree
+would be a separate row, and the model would read shared tokens once for each path.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from otm._core.optional import require
 
 
 def ancestors(parents: Any) -> Any:
-    """Return which entries are on the path to each entry, itself included: [R, M] → bool [R, M, M].
+    """Mark the entries on the path to each entry, including the entry: [R, M] → bool [R, M, M].
 
-    `parents` are indices of earlier entries, or −1 after the row.
+    `parents` has the index of the entry before each entry; −1 if the entry follows the row.
     """
     torch = require("torch")
     count = parents.shape[1]
@@ -28,9 +28,10 @@ def ancestors(parents: Any) -> Any:
 
 
 def visible_slots(known: Any, starts: Any, end: int) -> Any:
-    """Return the slots that each entry sees, of slots 0 to `end`: bool [R, 1, M, end].
+    """Mark the cache slots below `end` that each entry sees: bool [R, 1, M, end].
 
-    The entries of a row are in slots starts, starts + 1, …; `starts` has shape [R] or [1].
+    The row is in the slots below `starts`, and its M entries are in slots starts, starts + 1, ….
+    `known` is the result of `ancestors`, and `starts` has shape [R] or [1].
     """
     torch = require("torch")
     count = known.shape[1]

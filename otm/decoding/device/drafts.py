@@ -138,7 +138,7 @@ class ModelDrafts(DeviceDrafts):
     def _drawing(
         self, depths: Sequence[int], uniforms: Sequence[Randomness], device: Any
     ) -> DrawLevel:
-        """Return a function that draws a level; it takes one uniform per draft in advance."""
+        """Read one uniform per draft, and return a function that draws a level with them."""
         from otm.kernels.common.host import draw
 
         coins = np.zeros((len(depths), max(depths), self.chains))

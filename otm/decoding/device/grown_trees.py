@@ -1,7 +1,7 @@
 """Draft trees that grow on the device of a model, level by level, with sizes known in advance.
 
 A tree has a fixed number N of nodes, and unused nodes have the token −1, so that no step waits for
-the device.  At each level the model reads the whole tree, and a function below adds children.
+the device.  At each level the model reads the whole tree, and one function here adds children.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def empty(batch: int, nodes: int, device: Any) -> Tree:
 
 
 def best_paths(tree: Tree, level: Level, width: int | None) -> Tree:
-    """Keep the N most probable of all nodes and of the children of a level, as `BestFirst` does."""
+    """Add the children of a level, and keep the N most probable nodes, as `BestFirst` does."""
     torch = require("torch")
     nodes = tree.tokens.shape[1]
     probs, tokens = level.probs.topk(min(nodes, level.probs.shape[-1]))
@@ -142,7 +142,10 @@ def certain_and_drawn(tree: Tree, level: Level, weight: float) -> Tree:
 
 
 def draw_outside(probs: Any, tokens: Any, counts: Any, coins: Any) -> Any:
-    """Draw one token a row, outside of its first `counts` tokens: [B, n, V], [B, n, m], [B, n]."""
+    """Draw one token per row that is not among the row's first `counts` tokens.
+
+    The shapes are `probs` [B, n, V], `tokens` [B, n, m], `counts` and `coins` [B, n].
+    """
     torch = require("torch")
     from otm.kernels.common.distributions.numpy import mass
     from otm.kernels.common.distributions.torch import locate_all
@@ -154,7 +157,7 @@ def draw_outside(probs: Any, tokens: Any, counts: Any, coins: Any) -> Any:
 
 
 def planned(tree: Tree, level: Level, shape: Sequence[Counts], kind: str) -> Tree:
-    """Add children to the nodes of the last level, as many as the shape says for each node."""
+    """Add the number of children that the shape gives to each node of the last level."""
     torch = require("torch")
     counts = shape[level.number]
     most, certain = int(counts.max()), 0 * counts

@@ -39,12 +39,13 @@ class DeviceVerifier:
     """Verification of a whole batch by a kernel, on the device of the target model.
 
     The drafts of a `ModelDrafter` also stay on the device; only tokens come to the host, once per
-    step.  The verifier raises for rules without a kernel; `spectr` and `AssistedDecoding` verify
-    them on the host.  Probabilities are float32, or float64 if
-    the scores are float64 or fractions.
+    step.  A rule without a kernel raises an error; `spectr` and `AssistedDecoding` verify such
+    rules on the host.  Probabilities are float32, or float64 if the scores are float64 or
+    fractions.
 
     Trees of `BestFirstDrafter`, `DrawnTreeDrafter`, `StaticTreeDrafter` and `ModelDrafter` grow on
-    the device, if the model reads trees; trees of other drafters are copied there.
+    the device if the draft model reads trees and has no logits processor.  Trees of other drafters
+    are copied to the device.
 
     Parameters
     ----------
@@ -54,14 +55,15 @@ class DeviceVerifier:
         - For one chain: "chain" or "block".
         - For several chains, and prefix trees of a `ModelDrafter`: "grid k-Seq", "grid optimal" or
           "grid walk and keep".
-        - For trees, by the kind of their drafts: "target-only" (Top), "greedy" (Greedy), "recursive
-          rejection without replacement" (WithoutReplacement), "walk and keep" (Top or Greedy).
-          The target must read trees, and no logits processor may be set.
+        - For trees whose drafts have the kind in parentheses (a class of `otm.drafts`):
+          "target-only" (Top), "greedy" (Greedy), "recursive rejection without replacement"
+          (WithoutReplacement), "walk and keep" (Top or Greedy).  The target must read trees, and no
+          logits processor may be set.
 
     Raises
     ------
     UnknownMethodError
-        If there is no such rule, or it has no kernel.
+        If there is no such rule, or the rule has no kernel.
 
     Examples
     --------
@@ -95,9 +97,9 @@ class DeviceVerifier:
         Raises
         ------
         UnknownMethodError
-            If there is no such rule, or it has no kernel.
+            If there is no such rule, or the rule has no kernel.
         InvalidParameterError
-            If a rule for trees gets a target that reads no trees, or a logits processor.
+            If the rule is for trees, and the target reads no trees or there is a logits processor.
         """
         if self.rule in KINDS:
             return TreeKernelRounds(task, self.rule)

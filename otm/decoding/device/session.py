@@ -86,7 +86,7 @@ class DeviceSession:
         self._keep(rows, texts, range(len(contexts)))
 
     def repeat(self, count: int) -> None:
-        """Replace each row by `count` rows with its known tokens; tokens on the device are cut."""
+        """Replace each row by `count` rows with the tokens that the host knows; cut the others."""
         rows = [r for r in range(len(self._texts)) for _ in range(count)]
         texts, owners = [self._texts[r] for r in rows], [self._owners[r] for r in rows]
         lengths = np.array([len(text) for text in texts], np.int64)

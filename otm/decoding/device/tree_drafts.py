@@ -234,9 +234,9 @@ def no_trees(batch: int) -> DraftedTrees:
 def as_tree_drafts(
     drafter: Drafter | None, vocabulary: int, rule: str, *, grows: bool
 ) -> TreeDrafts | None:
-    """Return a source of trees as tensors: grown on the device of a model, or copied to it.
+    """Return a source of trees as tensors: grown on the device of a model, or copied to a device.
 
-    Without `grows`, all trees are copied.
+    If `grows` is false, all trees are copied.
     """
     if drafter is None:
         return None

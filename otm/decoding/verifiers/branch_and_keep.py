@@ -1,8 +1,8 @@
 """Branch and keep: verify several drafts of several tokens, and try every drafted branch.
 
 Walk and keep goes down one branch of the drafts and never tries another.  Branch and keep gives
-each drafted child of a node its own probability, tries the branch of one child after the other, and
-decides from the leaves up.  If nothing in a branch is kept, the next branch is tried.
+each drafted child of a node its own probability, tries the branches of the children one after
+another, and decides from the leaves up.  If nothing in a branch is kept, it tries the next branch.
 """
 
 from __future__ import annotations
@@ -74,18 +74,20 @@ def verify_branch_and_keep(
 ) -> Path:
     """Verify whole paths of several drafts: try every drafted branch, and choose from leaves up.
 
-    At a node with the share s, let t be the target's distribution.  Each distinct drafted child z
-    gets a probability a(z) that depends on the drafts after the node.  Its mean over these drafts
-    is min(s t(z), v(z)), where v is the best distribution of a winner (Theorems 14.3 and 23.1).
-    The branches of the children are tried one after another.  The branch of z has the share a(z)
-    divided by the probability that all earlier branches fail.  If no branch keeps a node, the node
-    itself is kept with probability (s − Σ S) / (1 − Σ S), where S = min(s t, v); the root is always
-    kept.  The token after the kept node is drawn ∝ s t − S.
+    The share s of a node is the probability that the rule keeps this node or a node below it, once
+    it tries the node's branch; the root has the share 1.  Let t be the target's distribution after
+    the node.  Each distinct drafted child z gets a probability a(z) that depends on the children.
+    The mean of a(z) over the drafts is min(s t(z), v(z)), where v is the best distribution of a
+    winning child (Theorems 14.3 and 23.1).  The rule tries the branches of the children one after
+    another.  The share of z is a(z) divided by the probability that all earlier branches fail.  If
+    no branch keeps a node, the rule keeps the node itself with probability (s − Σ S) / (1 − Σ S),
+    where S(z) = min(s t(z), v(z)).  If all branches of the root fail, it keeps the root.  The token
+    after the kept node is drawn ∝ s t − S.
 
-    On a single chain, branch and keep is block verification; if every path has length 1, it is an
-    optimal plan of OTM-k.  It never accepts fewer drafts than SpecTr's recursion with the same
-    winner, and usually accepts more drafts than walk and keep.  Theorems 24.3 and 24.4 of
-    docs/theory/several-paths.md prove this.
+    On a single chain, branch and keep is block verification.  If every path has length 1, it
+    accepts as often as an optimal plan.  On average it accepts at least as many drafts as SpecTr's
+    recursion with the same winner.  Theorems 24.3 and 24.4 of docs/theory/several-paths.md prove
+    this.  On the models of this package it accepted more drafts than walk and keep.
 
     Parameters
     ----------
@@ -106,17 +108,17 @@ def verify_branch_and_keep(
     Raises
     ------
     InvalidDraftsError
-        If drawn children have no `draft_probs` or probability zero, drafts are of another kind,
+        If a drawn child has no `draft_probs` or the probability zero, drafts are of another kind,
         certain drafts repeat a token, or nodes with the same path have different distributions.
     ProblemTooLargeError
         If more than 256 drafts follow one path.
 
     Notes
     -----
-    The order of decisions, and the scaling by the probability that earlier branches fail, are those
-    of UniVer [weng2026univer]_, which is for certain drafts and one drawn draft.  We know its
-    allocation from the documentation of other people's code.  For independent drafts the
-    probabilities a(z) are ours.
+    The order of decisions, and the division by the probability that earlier branches fail, are
+    those of UniVer [weng2026univer]_, a rule for certain drafts and one drawn draft.  We know the
+    probabilities a(z) of UniVer from the documentation of other people's code.  For independent
+    drafts the probabilities a(z) are ours.
 
     References
     ----------
@@ -125,7 +127,7 @@ def verify_branch_and_keep(
 
     Examples
     --------
-    The target excludes the draft 0, so the branch of the draft 1 is the one that can be kept.
+    The target excludes the draft 0, so only the branch of the draft 1 can keep a node.
 
     >>> from otm import SparseProbs
     >>> target = SparseProbs([0, 1], [0.0, 1.0])

@@ -1,4 +1,4 @@
-"""Trees of tokens in models of transformers: the masks that they take, and a test of them."""
+"""Trees of tokens in models of transformers: attention masks, and a test of their effect."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _TESTED: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
 def tree_arguments(known: Any, visible: Window, starts: Any, most: int | None, like: Any) -> Any:
-    """Return the model's arguments for entries whose paths are `known`: [R, M, M].
+    """Return the model's arguments for a tree; `known` [R, M, M] marks the path to each entry.
 
-    `starts` [R] are the lengths of the rows, and `like` has the type of the model's numbers.
+    `starts` [R] are the lengths of the rows, `most` limits the positions, and `like` is a tensor of
+    the model's type.
     """
     import torch
 
@@ -51,7 +52,7 @@ def reads_trees(model: Any, start: Callable[[], Session]) -> bool:
 
 
 def _obeys_masks(start: Callable[[], Session], vocabulary: int) -> bool:
-    """Return whether a tree of two paths gets the scores of its paths, not those of its text."""
+    """Return whether a tree gets the scores of its two paths, not those of its tokens in a row."""
     import torch
 
     root, a, b, c = (min(place, vocabulary - 1) for place in range(1, 5))
