@@ -74,8 +74,23 @@ def test_the_law_is_that_of_the_server_given_that_a_token_counts(
         for y in np.flatnonzero(counts):
             assert np.abs(law.deviation(f"token_id:{y}").sum(axis=1)).max() < 1e-12
         whole = probs_from_logits(logs, parameters)
-        assert whole is not None
         assert ties or len(whole.tokens) == np.count_nonzero(truth)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_a_local_models_distribution_lists_the_probable_tokens(temperature: float) -> None:
+    logs = np.random.default_rng(0).normal(0, 2, 500)
+    truth = np.exp(logs / temperature) / np.exp(logs / temperature).sum()
+    law = probs_from_logits(logs, SamplingParameters(temperature=temperature))
+    count = len(law.tokens)
+    assert count < 500
+    assert law.rest <= 0.05 < law.rest + law.probs[-1] or count == 32
+    mean = sum(truth[y] * law.deviation(f"token_id:{y}") for y in range(500))
+    np.testing.assert_allclose(mean, 0, atol=1e-12)
+    # What a truncation excludes is known, so it lists all that stays.
+    kept = probs_from_logits(logs, SamplingParameters(temperature=temperature, top_p=0.97))
+    before = np.cumsum(np.sort(truth)[::-1]) - np.sort(truth)[::-1]
+    assert (kept.rest, len(kept.tokens)) == (0.0, np.count_nonzero(before < 0.97))
 
 
 def test_processed_lists_are_taken_as_they_are() -> None:
