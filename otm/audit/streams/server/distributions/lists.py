@@ -230,7 +230,8 @@ def probs_from_logits(
     listed, probs = order[sure], weights[sure] / (float(weights[sure].sum()) or 1.0)
     if sure.all():
         count = max(int((np.cumsum(probs) - probs < LISTED_MASS).sum()), LEAST_LISTED)
-        listed, probs = listed[:count], probs[:count]
+        # Copies, because views would keep all tokens in memory.
+        listed, probs = listed[:count].copy(), probs[:count].copy()
     return TokenProbs(
         tuple(map(token_name, listed.tolist())),
         probs,
