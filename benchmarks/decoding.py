@@ -22,7 +22,11 @@ from typing import Any
 
 from benchmarks.command import command, keep, options_of
 from benchmarks.loops.efficiency import efficiency
-from benchmarks.loops.overhead import overhead_of_random_pair, overhead_of_shipped_pair
+from benchmarks.loops.overhead import (
+    overhead_of_random_pair,
+    overhead_of_random_trees,
+    overhead_of_shipped_pair,
+)
 from benchmarks.loops.speed import speed
 from benchmarks.machine import machine
 
@@ -41,6 +45,8 @@ def run(*, quick: bool) -> dict[str, Any]:
     for layers in (2,) if quick else LAYERS:
         print(f"overhead, random weights, {layers} layers, V = 50,257, top-k 1,000")
         results[f"overhead_{layers}"] = overhead_of_random_pair(layers, 2 if quick else 150)
+    print("overhead, random weights, 16 layers, trees of 32 drafts")
+    results["overhead_trees"] = overhead_of_random_trees(*((2, 2) if quick else (LAYERS[0], 100)))
     print("overhead, shipped pair")
     results["overhead_shipped"] = overhead_of_shipped_pair(2 if quick else 400)
     print("efficiency")

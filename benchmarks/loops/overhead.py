@@ -1,6 +1,6 @@
 """Share of a step's time outside of the two models."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,14 +8,36 @@ import numpy as np
 
 from benchmarks.loops.models import VOCABULARY, random_pair
 from figures.shipped_pairs import prompts_of_text
-from otm.decoding import Generation, SamplingParameters, spectr, speculative
+from otm.decoding import (
+    BestFirstDrafter,
+    DeviceVerifier,
+    Drafter,
+    DrawnTreeDrafter,
+    Generation,
+    SamplingParameters,
+    Verifier,
+    spectr,
+    speculative,
+    stream,
+    verify_target_only,
+    verify_walk_and_keep,
+)
 from otm.models import LanguageModel, load
 
-__all__ = ["overhead", "overhead_of_random_pair", "overhead_of_shipped_pair", "time_of_step"]
+__all__ = [
+    "overhead",
+    "overhead_of_random_pair",
+    "overhead_of_random_trees",
+    "overhead_of_shipped_pair",
+    "overhead_of_trees",
+    "time_of_step",
+]
 
 GAMMA = 5
 CHAINS = 8
 TOP_K = 1000
+NODES = 32
+DEPTH = 8
 RULES = ("k-Seq", "optimal", "recursive rejection", "traversal")
 
 
@@ -23,6 +45,12 @@ def overhead_of_random_pair(layers: int, tokens: int) -> list[dict[str, Any]]:
     """Measure a vocabulary of 50,257 tokens with top-k 1,000."""
     prompt = np.random.default_rng(0).integers(0, VOCABULARY, 64).tolist()
     return overhead(*random_pair(layers), prompt, tokens, SamplingParameters(top_k=TOP_K))
+
+
+def overhead_of_random_trees(layers: int, tokens: int) -> list[dict[str, Any]]:
+    """Measure trees of 32 drafts with a vocabulary of 50,257 tokens, without truncation."""
+    prompt = np.random.default_rng(0).integers(0, VOCABULARY, 64).tolist()
+    return overhead_of_trees(*random_pair(layers), prompt, tokens, SamplingParameters())
 
 
 def overhead_of_shipped_pair(tokens: int) -> list[dict[str, Any]]:
@@ -50,6 +78,31 @@ def overhead(
         decode(target, draft, [prompt], seed=1, **options)
         generation = decode(target, draft, [prompt], seed=0, **options)
         rows.append(time_of_step(rule, k, generation))
+    return rows
+
+
+def overhead_of_trees(
+    target: LanguageModel,
+    draft: LanguageModel,
+    prompt: Sequence[int],
+    tokens: int,
+    sampling: SamplingParameters,
+) -> list[dict[str, Any]]:
+    """Measure steps with trees of 32 drafts, verified on the host and by tensor operations."""
+    prompts, options = [tuple(prompt)], {"gamma": DEPTH, "max_tokens": tokens, "sampling": sampling}
+    best_first = BestFirstDrafter(draft, NODES, None, sampling)
+    drawn = DrawnTreeDrafter(draft, NODES, sampling=sampling)
+    ways: tuple[tuple[str, Drafter, Verifier], ...] = (
+        ("target-only", best_first, verify_target_only),
+        ("walk and keep", drawn, verify_walk_and_keep),
+    )
+    rows = []
+    for rule, drafter, on_host in ways:
+        for place, verifier in (("host", on_host), ("device", DeviceVerifier(rule))):
+            for seed in (1, 0):  # the first run does not count
+                steps = stream(target, prompts, drafter, verifier, seed=seed, **options)
+                generation = Generation(tuple(prompts), tuple(steps))
+            rows.append(time_of_step(f"{rule}, {place}", NODES, generation))
     return rows
 
 

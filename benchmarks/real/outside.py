@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchmarks.loops.overhead import time_of_step
+from benchmarks.loops.overhead import overhead_of_trees, time_of_step
 from benchmarks.real.models import MAIN, Real
 from otm.decoding import SamplingParameters, spectr, speculative
 
@@ -28,4 +28,6 @@ def outside(real: Real, tokens: int) -> dict[str, Any]:
         for seed in (1, 0):
             made = decode(real.target_of(draft), drafter, [prompt], seed=seed, **options)
         rows.append(time_of_step(rule, k, made))
+    target, model = real.target_of(draft), real.draft_model(draft)
+    rows += overhead_of_trees(target, model, prompt, tokens, sampling)
     return {"model": real.name, "dtype": str(real.model.dtype), "draft": draft, "rows": rows}
