@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from otm.decoding import speculative  # noqa: E402
+from otm.decoding.device import tree_drafts  # noqa: E402
 from otm.decoding.device.session import DeviceSession  # noqa: E402
 from otm.decoding.device.trees import TreeKernelRounds  # noqa: E402
 from otm.decoding.rounds import RoundsTask  # noqa: E402
@@ -99,6 +100,7 @@ def test_a_further_way_is_counted(
 def test_trees_stay_on_the_device(rule: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a second copy in a step of trees, other texts, and a wrong place."""
     monkeypatch.setattr(RoundsTask, "is_on_cpu", lambda task: False)
+    monkeypatch.setattr(tree_drafts, "sizes_are_known", lambda device: False)
     decoding = AssistedDecoding(DRAFT, gamma=GAMMA, rule=rule, nodes=6)
     greedy = TARGET.generate(PROMPTS, do_sample=False, max_new_tokens=8, **PADDED)
     with counted_by_step(monkeypatch, TreeKernelRounds) as steps:

@@ -34,8 +34,9 @@ class Tree(NamedTuple):
 
 
 class Level(NamedTuple):
-    """Nodes that get children: all nodes of the tree, or only its root at level 0."""
+    """Nodes that may get children; at level 0, the root."""
 
+    places: Any  # int64 [n]: the nodes in the tree; −1 for the root
     probs: Any  # [B, n, V]
     beliefs: Any  # float64 [B, n]; 0 for nodes that get no child
     number: int  # 0 for the children of the root
@@ -56,18 +57,15 @@ def best_paths(tree: Tree, level: Level, width: int | None) -> Tree:
     torch = require("torch")
     nodes = tree.tokens.shape[1]
     probs, tokens = level.probs.topk(min(nodes, level.probs.shape[-1]))
-    parents = torch.arange(tokens.shape[1], device=tokens.device) - int(level.number == 0)
-    old = tree.depths > 0
     if width is not None:
-        latest = (tree.depths == level.number) & old
-        grows = latest & (latest.cumsum(1) <= width)
-        level = level._replace(beliefs=level.beliefs * grows) if level.number else level
+        grows = level.beliefs > 0
+        level = level._replace(beliefs=level.beliefs * (grows & (grows.cumsum(1) <= width)))
     beliefs = torch.cat([tree.beliefs, (level.beliefs[..., None] * probs.double()).flatten(1)], 1)
     # The sort is stable: parents and shorter paths stay first among equally probable ones.
     best = beliefs.sort(dim=1, descending=True, stable=True).indices[:, :nodes]
     place = torch.arange(nodes, device=best.device).expand(best.shape)
     moved = torch.full_like(beliefs, -1, dtype=torch.int64).scatter(1, best, place)
-    below = parents[:, None].expand(tokens.shape[1:]).flatten().expand(len(tokens), -1)
+    below = level.places[:, None].expand(tokens.shape[1:]).flatten().expand(len(tokens), -1)
     above = torch.cat([tree.parents, below], 1).gather(1, best)
     depths = torch.nn.functional.pad(tree.depths, (0, below.shape[1]), value=level.number + 1)
     beliefs = beliefs.gather(1, best)
@@ -125,7 +123,7 @@ def certain_and_drawn(tree: Tree, level: Level, weight: float) -> Tree:
     owner = owner.clamp(max=ends.shape[1] - 1)
     rank = (place - (ends - sizes).gather(1, owner)).clamp(0, tokens.shape[2] - 1)
     is_drawn = is_new & (rank >= count.gather(1, owner))
-    parent = order.gather(1, owner)
+    parent = order.gather(1, owner)  # among the nodes of the level
     counts = torch.zeros_like(count).scatter(1, order, count)
     drawn_token = draw_outside(level.probs, tokens, counts, level.coins[..., 0])
     flat = parent * tokens.shape[2] + rank
@@ -133,7 +131,7 @@ def certain_and_drawn(tree: Tree, level: Level, weight: float) -> Tree:
     token = drawn_token.gather(1, parent).where(is_drawn, token)
     belief = certain.flatten(1).gather(1, flat)
     belief = drawn.gather(2, counts[..., None])[..., 0].gather(1, parent).where(is_drawn, belief)
-    parent = parent - int(level.number == 0)
+    parent = level.places[parent]
     return Tree(
         token.where(is_new, tree.tokens), parent.where(is_new, tree.parents),
         tree.depths.where(~is_new, level.number + 1), belief.where(is_new, tree.beliefs),

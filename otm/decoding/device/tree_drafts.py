@@ -117,27 +117,37 @@ class GrownTrees(TreeDrafts):
         draws = drafter_kind(drafter) != "Top"
         rows: Any = None
         good = torch.ones(size, dtype=torch.bool, device=device)
+        picks = not shape and sizes_are_known(device)
         for i in range(levels):
-            if i:
-                scores = self._rows.read_tree(tree.tokens, tree.parents)
-            probs, valid = self._rows.tree_probs(scores, keep=draws)
-            grows, coin = (limits > i)[:, None], points[:, :1]
+            grows, places, coin = (limits > i)[:, None], torch.full((1,), -1), points[:, :1]
             beliefs = tree.beliefs.new_ones(size, 1) * grows
             if i:
-                grows, coin = grows & (tree.depths == i), points[:, 1:]
-                beliefs = tree.beliefs * grows
+                grows = grows & (tree.depths == i)
+                if picks and not grows.any():
+                    break
+                scores = self._rows.read_tree(tree.tokens, tree.parents)
+                places = grows.any(0).nonzero()[:, 0] if picks else torch.arange(nodes)
+                places = places.to(device)
+                scores, grows = scores[:, places], grows[:, places]
+                beliefs, coin = tree.beliefs[:, places] * grows, points[:, places + 1]
+            probs, valid = self._rows.tree_probs(scores, keep=draws)
             good = good & (valid | ~grows).all(1)
             if draws and i == 0:
-                rows = probs.expand(-1, 1 + nodes, -1)
+                rows = probs.repeat(1, 1 + nodes, 1)
             elif draws:
                 # The same tokens, read again, can be rounded otherwise: earlier rows stay.
-                rows = torch.cat([rows[:, :1], probs.where(grows[..., None], rows[:, 1:])], 1)
+                rows[:, places + 1] = probs.where(grows[..., None], rows[:, places + 1])
             later = (limits - i - 1).clamp(min=0)
-            tree = grow(tree, Level(probs, beliefs, i, later, coin))
+            tree = grow(tree, Level(places, probs, beliefs, i, later, coin))
         drafts = tree.tokens, tree.parents, tree.sampled
         if not draws:
             return DraftedTrees(*drafts, good=good)
         return DraftedTrees(*drafts, without_certain(rows, tree), good, most)
+
+
+def sizes_are_known(device: Any) -> bool:
+    """Whether the number of a level's nodes can be read without waiting for a device."""
+    return bool(device.type == "cpu")
 
 
 def without_certain(rows: Any, tree: Tree) -> Any:

@@ -240,6 +240,7 @@ def test_a_step_sends_the_trees_once(
     rule: str, drafter: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches a copy of rows, and a wait for a size that only the device knows."""
+    monkeypatch.setattr(tree_drafts, "sizes_are_known", lambda device: False)
     task = RoundsTask(TARGET, drafter, None, None, 3, "torch")
     assert grown_rounds(task, rule, monkeypatch)
     with counted_by_step(monkeypatch, trees.TreeKernelRounds) as rounds:
@@ -249,6 +250,20 @@ def test_a_step_sends_the_trees_once(
     assert rounds
     assert all(len(sizes) == 1 for sizes in rounds)
     assert max(itertools.chain(*rounds)) <= 3 * (2 * nodes + 3 + 1 + 2)
+
+
+@pytest.mark.parametrize(("rule", "drafter"), CASES, ids=label)
+def test_a_cpu_reads_only_the_nodes_that_grow(
+    rule: str, drafter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches children below another node than on a device, which reads all nodes."""
+    options: Any = {"max_tokens": 12, "seed": 3}
+    found = []
+    for known in (True, False):
+        monkeypatch.setattr(tree_drafts, "sizes_are_known", lambda device, known=known: known)
+        steps = stream(TARGET, CONTEXTS, drafter, DeviceVerifier(rule), gamma=3, **options)
+        found.append([(step.drafts, step.output) for step in steps])
+    assert found[0] == found[1]
 
 
 def grown_rounds(task: RoundsTask, rule: str, monkeypatch: pytest.MonkeyPatch) -> bool:
