@@ -8,6 +8,7 @@ from benchmarks.loop_tables import interval, percent
 __all__ = [
     "drafts",
     "gains",
+    "load",
     "loops",
     "outside",
     "pairs",
@@ -131,6 +132,30 @@ def outside() -> str:
     ]
     heading = ["model: rule", "K", "draft, ms", "target, ms", "other, ms", "share of other"]
     return markdown(heading, lines, signed(contents, "outside")) if lines else ""
+
+
+def load() -> str:
+    """Return the best setup at each load, with its rate and the rate without drafts."""
+    if not (RESULTS / "load.json").exists():
+        return ""
+    content = record("load")
+    lines = []
+    for requests in sorted({rate["requests"] for rate in content["rates"]}):
+        rates = [rate for rate in content["rates"] if rate["requests"] == requests]
+        best = max(rates, key=lambda rate: rate["server_rate"])
+        (plain,) = (rate["server_rate"] for rate in rates if rate["setup"] is None)
+        setup = (
+            "no drafts" if best["setup"] is None else "{}, K = {}, γ = {}".format(*best["setup"])
+        )
+        cells = f"{best['server_rate']:.1f}", f"{best['request_rate']:.1f}", f"{plain:.1f}"
+        lines.append([str(requests), setup, *cells, f"{best['speedup']:.2f}"])
+    heading = ["requests", "best setup", "tokens/s", "of a request", "without drafts", "speed-up"]
+    foot = (
+        f"\n`python -m benchmarks.load --dtype {content['dtype']}`; {content['threads']} threads, "
+        f"load {content['load before']:.1f} before, {content['cpu']}, {content['date']}, torch "
+        f"{content['versions']['torch']}.\n"
+    )
+    return markdown(heading, lines, foot)
 
 
 def trees() -> str:

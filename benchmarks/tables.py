@@ -212,6 +212,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "peers": peers,
     "real-drafts": real_tables.drafts,
     "real-gains": real_tables.gains,
+    "real-load": real_tables.load,
     "real-loops": real_tables.loops,
     "real-outside": real_tables.outside,
     "real-pairs": real_tables.pairs,
