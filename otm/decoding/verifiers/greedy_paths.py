@@ -39,8 +39,9 @@ class GreedyWalk(Walk):
 
     def _winner_of(self, nodes: Sequence[DraftNode]) -> WinnerRule:
         """Return the rule for the children of nodes with the same path."""
+        draft = shared_draft_probs(nodes)
         numbers = drafts_of(self._counts(), len(nodes[0].children))
-        return HighestRatio(shared_draft_probs(nodes), self._target_probs(self.path), numbers)
+        return HighestRatio(draft, self._target_probs(self.path), numbers)
 
 
 def verify_greedy_paths(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:

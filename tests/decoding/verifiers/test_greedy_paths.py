@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 
 import otm
+from otm import SparseProbs
 from otm._core.arithmetic import Number
-from otm.decoding import ModelDrafter
+from otm.decoding import DraftNode, ModelDrafter
 from otm.decoding.reading import Path
 from otm.decoding.verifiers.block_traversal import verify_traversal
 from otm.decoding.verifiers.greedy_paths import GreedyWalk, HighestRatio, verify_greedy_paths
+from otm.errors import InvalidDraftsError
 from otm.gain.tokens_given_drafts import tokens_by_walk
 from otm.models import TableModel
 from otm.testing.strategies import Block, blocks
@@ -130,3 +132,12 @@ def test_the_computed_mean_is_that_of_the_verifier() -> None:
     law = one_step(target, ModelDrafter(draft, 2), verify_greedy_paths, 2)
     mean = mean_of_tree_rule(partial(tokens_by_walk, walk=GreedyWalk), *rows)
     assert sum(chance * (len(output) - 1) for output, chance in law.items()) == mean
+
+
+def test_equal_paths_with_different_numbers_of_children_are_an_error() -> None:
+    """Bug: the number of drafts was computed from a first node without children."""
+    half = SparseProbs([0, 1], [0.5, 0.5])
+    leaf, inner = DraftNode((0,)), DraftNode((0,), half, [DraftNode((0, 1))])
+    root = DraftNode((), half, [leaf, inner])
+    with pytest.raises(InvalidDraftsError, match="draft_probs"):
+        verify_greedy_paths(root, lambda path: half, lambda m: np.full(m, 0.5))
