@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import is_exact, zeros
+from otm._core.arithmetic import zeros
 from otm._core.display.text import shown
 from otm._core.numbers import as_integer
 from otm.errors import InvalidInputError, InvalidParameterError, ProblemTooLargeError
@@ -60,7 +60,8 @@ class ConditionedModel(StatelessModel):
     Raises
     ------
     InvalidParameterError
-        If an argument is outside its range, or `transitions` is not a mapping of mappings.
+        If an argument is outside its range, `transitions` is not a mapping of mappings, a state is
+        not hashable, or `accepting` is not a collection of states.
 
     Notes
     -----
@@ -97,14 +98,7 @@ class ConditionedModel(StatelessModel):
                 f"the model is a {type(model).__name__}; give a StatelessModel, such as a "
                 "TableModel: the condition needs distributions after all continuations"
             )
-        given: Any = transitions
-        if not isinstance(given, Mapping) or not all(
-            isinstance(x, Mapping) for x in given.values()
-        ):
-            raise InvalidParameterError(
-                f"transitions = {shown(given)}; give a mapping from states to mappings from "
-                "tokens to states, such as {0: {1: 0}}"
-            )
+        states = _as_states(transitions, start, accepting)
         self._model, self.vocabulary = model, model.vocabulary
         self._end = None if end is None else as_integer(end, "end", 0, model.vocabulary - 1)
         self._table = {
@@ -115,7 +109,7 @@ class ConditionedModel(StatelessModel):
             }
             for state, row in transitions.items()
         }
-        self._start, self._accepting = start, frozenset(accepting)
+        self._start, self._accepting = start, states
         self._length = as_integer(length, "length", 1)
         self._prompt_length = as_integer(prompt_length, "prompt_length", 0)
         # the last tokens that the model reads; None: all of them
@@ -154,7 +148,7 @@ class ConditionedModel(StatelessModel):
             state = self._table[state][token]
         weights = zeros(own.size, own)
         for token, value in self._after((self._suffix(context), state), remaining).items():
-            weights[token] = own[token] * value
+            weights[token] = self._times(own[token], value)
         total = weights.sum()
         if total > 0:
             return np.asarray(weights / total)
@@ -200,7 +194,7 @@ class ConditionedModel(StatelessModel):
             )
         own = self._model.probs(context)
         after = self._after((self._suffix(context), self._start), self._length)
-        return sum((own[token] * value for token, value in after.items()), 0 * own[0])
+        return sum((self._times(own[token], value) for token, value in after.items()), 0 * own[0])
 
     def _suffix(self, context: tuple[int, ...]) -> tuple[int, ...]:
         """Return the tokens on which the model's distribution depends."""
@@ -246,11 +240,36 @@ class ConditionedModel(StatelessModel):
         value = own[self._end] if accepted and self._end is not None else 0 * own[0]
         known = self._known[left - 1]
         for token, then in self._steps(node).items():
-            term = own[token] * known[then]
-            if term < SMALLEST and own[token] > 0 and known[then] > 0 and not is_exact(own):
-                raise ProblemTooLargeError(
-                    f"an accepted text of {self._length} tokens has a probability below "
-                    f"{SMALLEST:g}, which floats cannot hold; use fractions, or a smaller `length`"
-                )
-            value = value + term
+            value = value + self._times(own[token], known[then])
         return value
+
+    def _times(self, own: Any, after: Any) -> Any:
+        """Multiply a probability by h after the token; raise if floats would lose digits."""
+        term = own * after
+        if term < SMALLEST and own > 0 and 0 < after < 1 and isinstance(term, float):
+            raise ProblemTooLargeError(
+                f"an accepted text of {self._length} tokens has a probability below "
+                f"{SMALLEST:g}, which floats cannot hold; use fractions, or a smaller `length`"
+            )
+        return term
+
+
+def _as_states(transitions: Any, start: Any, accepting: Any) -> frozenset[State]:
+    """Return the accepting states; raise unless the parts of an automaton have their types."""
+    rows: list[Any] = list(transitions.values()) if isinstance(transitions, Mapping) else [None]
+    if not all(isinstance(row, Mapping) for row in rows):
+        raise InvalidParameterError(
+            f"transitions = {shown(transitions)}; give a mapping from states to mappings from "
+            "tokens to states, such as {0: {1: 0}}"
+        )
+    if isinstance(accepting, str) or not isinstance(accepting, Iterable):
+        raise InvalidParameterError(
+            f"accepting = {shown(accepting)}; give a collection of states, such as [0]"
+        )
+    final = list(accepting)
+    for state in (start, *final, *(then for row in rows for then in row.values())):
+        if not isinstance(state, Hashable):
+            raise InvalidParameterError(
+                f"the state {shown(state)} is not hashable; name states by numbers or strings"
+            )
+    return frozenset(final)

@@ -177,6 +177,17 @@ def test_floats_agree_and_small_probabilities_are_refused() -> None:
         ConditionedModel(rare, {0: {0: 0}}, 20, accepting=[0]).probs((0,))
 
 
+@pytest.mark.parametrize("least", [1e-200, 1e-150])
+def test_the_first_factor_is_not_lost_either(least: float) -> None:
+    """Bug: 0, and then the model's own row or "no text", or few digits, from the last product."""
+    rare = TableModel({(): [least, 1e-160, 1 - least]})
+    conditioned = ConditionedModel(rare, {0: {0: 0, 1: 0}}, 3, accepting=[0])
+    for call in (lambda: conditioned.acceptance((0,)), lambda: conditioned.probs((0, 0))):
+        with pytest.raises(ProblemTooLargeError, match="use fractions"):
+            call()
+    assert conditioned.probs((0, 0, 0))[0] == pytest.approx(least / (least + 1e-160))
+
+
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
@@ -185,6 +196,11 @@ def test_floats_agree_and_small_probabilities_are_refused() -> None:
         ({"transitions": {0: {2: 0}}}, InvalidParameterError, "token of the automaton"),
         ({"length": 0}, InvalidParameterError, "length"),
         ({"end": 2}, InvalidParameterError, "end"),
+        ({"accepting": 0}, InvalidParameterError, "collection of states"),
+        ({"accepting": "done"}, InvalidParameterError, "collection of states"),
+        ({"accepting": [[0]]}, InvalidParameterError, "not hashable"),
+        ({"transitions": {0: {0: [1]}}}, InvalidParameterError, "not hashable"),
+        ({"start": [0]}, InvalidParameterError, "not hashable"),
     ],
 )
 def test_bad_arguments_are_refused(change: Any, error: Any, words: str) -> None:
