@@ -51,7 +51,7 @@ class Latency(ShortRepr):
     InvalidInputError
         If a grid does not ascend from 1, or the times do not have its shape.
     InvalidParameterError
-        If a time is negative, or the target's time for one token in one row is not above 0.
+        If a time is negative, or a time of the target is not above 0.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class Latency(ShortRepr):
 
     def __post_init__(self) -> None:
         for name, grid in (("rows", self.rows), ("tokens", self.tokens)):
-            counts = [as_positive(count, name) for count in grid]
+            counts = [as_positive(count, name) for count in _as_grid(grid, name)]
             if counts[:1] != [1] or any(a >= b for a, b in itertools.pairwise(counts)):
                 raise InvalidInputError(
                     f"{name} = {shown(grid)}; the numbers must ascend and start with 1, because "
@@ -92,10 +92,9 @@ class Latency(ShortRepr):
             )
         as_costs(self.overhead, "overhead")
         as_costs(self.autoregressive_overhead, "autoregressive_overhead")
-        if not self.autoregressive_time > 0:
+        if not min(time for times in self.target for time in times) > 0:
             raise InvalidParameterError(
-                f"the target takes {self.autoregressive_time} for one token in one row; this time "
-                "must be above 0"
+                f"target = {shown(self.target)}; each time of the target must be above 0"
             )
 
     @classmethod
@@ -297,6 +296,13 @@ class Latency(ShortRepr):
         """
         alone = self.autoregressive_time + self.autoregressive_overhead
         return block_efficiency * alone / self.step_time(gamma, k)
+
+
+def _as_grid(grid: Any, name: str) -> Any:
+    """Return the numbers of a grid; raise unless they are a sequence."""
+    if not isinstance(grid, Sequence | np.ndarray) or isinstance(grid, str):
+        raise InvalidParameterError(f"{name} = {shown(grid)}; give integers, such as [1, 8]")
+    return grid
 
 
 def read_latency(path: AnyPath) -> Latency:

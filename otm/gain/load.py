@@ -17,6 +17,7 @@ from otm._core.display.reprs import TextRepr
 from otm._core.display.text import shown, text_table
 from otm._core.means import Setup
 from otm._core.numbers import as_positive, as_real
+from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.gain.latency import Latency
 
@@ -165,9 +166,9 @@ def rates_under_load(
     Raises
     ------
     InvalidInputError
-        If `latency` has no time for a setup at a load, or `requests` is empty.
+        If `latency` is not a Latency or has no time for a setup at a load, or `requests` is empty.
     InvalidParameterError
-        If a number is outside its range.
+        If a number is outside its range, or a setup is not (rule, K, γ).
 
     Examples
     --------
@@ -185,12 +186,19 @@ def rates_under_load(
     >>> table.best_setup(3), table.best_setup(8)
     (Setup(rule='block', k=1, gamma=2), None)
     """
-    setups = {Setup(*setup): tokens for setup, tokens in block_efficiencies.items()}
-    for setup, tokens in setups.items():
-        as_real(tokens, f"the block efficiency of {setup.rule}", above=0)
+    setups = _as_setups(block_efficiencies)
+    if not isinstance(latency, Latency):
+        raise InvalidInputError(
+            f"the latency is a {type(latency).__name__}; give a Latency, such as from "
+            "`measure_latency`"
+        )
+    if not isinstance(requests, Iterable):
+        raise InvalidParameterError(f"requests = {shown(requests)}; give numbers, such as [1, 8]")
     rates: list[LoadedRate] = []
     for load in sorted({as_positive(count, "requests") for count in requests}):
         loaded = latency.under_load(load)
+        for setup in setups:
+            _check_rows(setup, load, latency)
         plain = 1 / (loaded.autoregressive_time + loaded.autoregressive_overhead)
         found = [LoadedRate(load, None, load * plain, plain, 1.0)]
         for setup, tokens in setups.items():
@@ -201,6 +209,35 @@ def rates_under_load(
     if not rates:
         raise InvalidInputError("no numbers of requests; give at least one, such as [1, 8]")
     return LoadTable(tuple(rates))
+
+
+def _as_setups(block_efficiencies: Any) -> dict[Setup, float]:
+    """Return the block efficiency of each setup; raise on other keys or values."""
+    given = block_efficiencies if isinstance(block_efficiencies, Mapping) else {None: 1}
+    setups: dict[Setup, float] = {}
+    for key, tokens in given.items():
+        if not (isinstance(key, tuple) and len(key) == len(Setup._fields)):
+            raise InvalidParameterError(
+                f"block_efficiencies = {shown(block_efficiencies)}; give a mapping from "
+                '(rule, K, γ) to tokens per step, such as {("block", 1, 4): 2.5}'
+            )
+        setup = Setup(*key)
+        as_gamma(setup.gamma)
+        setups[setup] = as_real(tokens, f"the block efficiency of {setup.rule}", above=0)
+    return setups
+
+
+def _check_rows(setup: Setup, load: int, latency: Latency) -> None:
+    """Raise unless the table has times for the rows of all requests together."""
+    # The draft model reads all levels of a tree but the last.
+    counts = setup.k[: max(setup.gamma - 1, 0)] if isinstance(setup.k, tuple) else [setup.k]
+    rows = max([1, *accumulate((as_positive(count, "k") for count in counts), mul)])
+    if load * rows > latency.rows[-1]:
+        raise InvalidInputError(
+            f"{load} requests with k = {shown(setup.k)} need {load * rows} rows, but the table "
+            f"has times up to {latency.rows[-1]} rows: pass `requests` and `ks` to "
+            "`measure_latency`, or leave out this setup or load"
+        )
 
 
 def _step_time(latency: Latency, setup: Setup) -> float:

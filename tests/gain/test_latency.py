@@ -166,3 +166,17 @@ def test_what_cannot_be_measured_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="repeats"):
         measure_latency(model, model, 4, [3], [1], repeats=0)
     assert model.lengths == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"target": ((10, 12), (0, 20), (16, 30))}, "above 0"),
+        ({"rows": None}, "give integers"),
+        ({"tokens": "159"}, "give integers"),
+    ],
+)
+def test_bad_tables_are_refused(change: Any, words: str) -> None:
+    """Bugs: a division by zero in `speedup`, and errors of Python."""
+    with pytest.raises(InvalidParameterError, match=words):
+        Latency(**(dataclasses.asdict(TABLE) | change))

@@ -116,3 +116,24 @@ def test_loads_beyond_the_table_are_not_guessed() -> None:
         rates_under_load(SETUPS, TABLE, [])
     with pytest.raises(InvalidParameterError, match="block efficiency"):
         rates_under_load({("block", 1, 2): -1.0}, TABLE, [1])
+    with pytest.raises(InvalidInputError, match="8 requests with k = 8 need 64 rows"):
+        rates_under_load({("block", 8, 2): 2.0}, TABLE, [1, 8])
+    with pytest.raises(InvalidInputError, match="need 48 rows"):
+        rates_under_load({("target-only", (3, 2, 1), 2): 2.0}, TABLE, [16])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"block_efficiencies": None}, "give a mapping"),
+        ({"block_efficiencies": {("block", 1): 2.0}}, "rule, K, γ"),
+        ({"block_efficiencies": {("block", (2, 1), -1): 2.0}}, "γ = -1"),
+        ({"latency": None}, "give a Latency"),
+        ({"requests": 8}, "give numbers"),
+    ],
+)
+def test_bad_arguments_are_refused(change: Any, words: str) -> None:
+    """Bugs: errors of Python, and a tree without its last level for γ = −1."""
+    arguments: Any = {"block_efficiencies": SETUPS, "latency": TABLE, "requests": [1]}
+    with pytest.raises(InvalidInputError, match=words):
+        rates_under_load(**(arguments | change))
