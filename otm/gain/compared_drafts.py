@@ -51,7 +51,7 @@ class ComparedDrafts:
         self._prompts = []
         widths: defaultdict[int, int] = defaultdict(int)
         for recording in self._recordings:
-            self._prompts.append(_checked(recording).prompt)
+            self._prompts.append(as_recording(recording).prompt)
             if self.is_stream:
                 _widen(widths, recording)
             yield recording
@@ -100,10 +100,11 @@ def prompts_of_recordings(recordings: Sequence[Recording], level: float) -> npt.
     as_level(level)
     if not recordings:
         raise InvalidInputError("there are no recordings; make some with `record`")
-    return np.array([_checked(recording).prompt for recording in recordings], dtype=np.int64)
+    return np.array([as_recording(recording).prompt for recording in recordings], dtype=np.int64)
 
 
-def _checked(recording: object) -> Recording:
+def as_recording(recording: object) -> Recording:
+    """Return a recording; raise on other objects."""
     if not isinstance(recording, Recording):
         raise InvalidInputError(
             f"the recordings contain {shown(recording)}; give a list of recordings from `record`"

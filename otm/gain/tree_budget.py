@@ -23,6 +23,7 @@ from otm._core.probs.sparse import SparseProbs
 from otm.decoding.drafters.trees import Shape
 from otm.drafts.top import most_probable
 from otm.errors import InvalidInputError, ProblemTooLargeError
+from otm.gain.compared_drafts import as_recording
 from otm.gain.recording import Recording
 
 MAX_WORK = 2**28
@@ -116,7 +117,12 @@ def first_rows(recordings: Sequence[Recording]) -> Iterator[tuple[SparseProbs, S
     """Yield the distributions of draft and target after each context; raise if one is missing."""
     if not recordings:
         raise InvalidInputError("there are no recordings; make some with `record`")
-    for recording in recordings:
+    if not isinstance(recordings, Sequence):
+        raise InvalidInputError(
+            f"the recordings are a {type(recordings).__name__}; give a list of recordings from "
+            "`record`"
+        )
+    for recording in map(as_recording, recordings):
         draft = recording.tree.draft_probs
         if draft is None:
             raise InvalidInputError(

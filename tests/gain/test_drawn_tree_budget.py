@@ -21,7 +21,7 @@ from otm.decoding import (
     verify_walk_and_keep,
 )
 from otm.errors import InvalidInputError, InvalidParameterError, ProblemTooLargeError
-from otm.gain import best_drawn_tree, best_tree, drawn_hits, record
+from otm.gain import best_drawn_tree, best_tree, drawn_hits, rank_hits, record
 from otm.models import TableModel
 
 
@@ -148,6 +148,11 @@ def test_acceptance_beside_certain_drafts_is_measured() -> None:
     recorded = record(target, ModelDrafter(TableModel(rows)), [[[0]], [[1]]], 1, seed=0)
     expected = [(0.75 + 0.5) / 2, (0.25 + 0.5) / 2, 0.5 / 2, 0]
     assert drawn_hits(recorded, 3) == pytest.approx(expected)
+    wrong: Any
+    for wrong in (3, [3], iter([])):  # bug: errors of Python
+        for measure in (drawn_hits, rank_hits):
+            with pytest.raises(InvalidInputError, match="of recordings from `record`"):
+                measure(wrong, 1)
     with pytest.raises(InvalidInputError, match="there are no recordings"):
         drawn_hits([], 2)
 
