@@ -204,7 +204,8 @@ def as_paths(trees: Any, depths: Sequence[int], vocabulary: int) -> list[list[Pa
                     f"the drafter returned a path of {len(path)} drafts where at most {depth} "
                     "are allowed"
                 )
-            if path and not (min(path) >= 0 and max(path) < vocabulary):
+            is_whole = all(isinstance(token, int | np.integer) for token in path)
+            if path and not (is_whole and min(path) >= 0 and max(path) < vocabulary):
                 raise InvalidDraftsError(
                     f"the drafter returned drafts {path}; the target model has tokens 0 to "
                     f"{vocabulary - 1}"

@@ -388,6 +388,8 @@ def _chain(*tokens: int) -> DraftNode:
         ([DraftNode((0,))], "the root of a tree"),
         ([DraftNode((), HALF, [DraftNode((-1,))])], "tokens 0 to 2"),
         ([DraftNode((), HALF, [DraftNode((7,))])], "tokens 0 to 2"),
+        ([DraftNode((), HALF, [DraftNode((1.5,))])], "tokens 0 to 2"),  # type: ignore[arg-type]
+        ([DraftNode((), HALF, [DraftNode(("a",))])], "tokens 0 to 2"),  # type: ignore[arg-type]
         ([DraftNode((), HALF, [DraftNode((2,))])], "positive probability"),
         ([DraftNode((), SparseProbs([0], [1.0]), [DraftNode((1,))])], "positive probability"),
         ([DraftNode((), None, [DraftNode((1,))])], "NoneType as `draft_probs`"),

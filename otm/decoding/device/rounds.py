@@ -26,7 +26,7 @@ from otm.decoding.draft_tree import Randomness
 from otm.decoding.drafters.model import draws_prefix_trees
 from otm.decoding.reading import Context, Path
 from otm.decoding.rounds import Batch, Outcome, Rounds, RoundsTask
-from otm.errors import InvalidDraftsError
+from otm.errors import InvalidDraftsError, UnknownMethodError
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.results import Verified
 from otm.kernels.sparse_drafts import SparseDrafts
@@ -78,8 +78,12 @@ class DeviceVerifier:
     rule: str = "chain"
 
     def __post_init__(self) -> None:
-        if self.rule not in KINDS:
+        if self.rule in tuple(KINDS):  # a mapping would need a hash
+            return
+        try:
             named(self.rule, "kernel")
+        except UnknownMethodError as error:
+            raise UnknownMethodError(f"{error}; for trees, {', '.join(KINDS)}") from None
 
     def rounds(self, task: RoundsTask) -> Rounds:
         """Return an object that runs the steps of one batch on the device of the models.
@@ -99,7 +103,8 @@ class DeviceVerifier:
         UnknownMethodError
             If there is no such rule, or the rule has no kernel.
         InvalidParameterError
-            If the rule is for trees, and the target reads no trees or there is a logits processor.
+            If the rule is for trees, and the target reads no trees, there is a logits processor, or
+            the drafts are of a kind that the rule does not verify.
         """
         if self.rule in KINDS:
             return TreeKernelRounds(task, self.rule)

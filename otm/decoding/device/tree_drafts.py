@@ -30,7 +30,7 @@ from otm.decoding.drafters.drawn_trees import DrawnTreeDrafter
 from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.drafters.trees import BestFirstDrafter, StaticTreeDrafter
 from otm.decoding.rounds import Batch
-from otm.errors import InvalidDraftsError
+from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.kernels.tree.verify import WALK, WITHOUT_REPLACEMENT
 
 KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
@@ -251,6 +251,12 @@ def as_tree_drafts(
     if drafter is None:
         return None
     if grows and grows_on_device(drafter):
+        if rule == WALK and drafter_kind(drafter) == "WithoutReplacement":
+            raise InvalidParameterError(
+                f"the rule {rule!r} verifies nodes with at most one drawn child, but the drafter "
+                f"draws several without replacement; use the rule {WITHOUT_REPLACEMENT!r}, or "
+                'draft_kind="Greedy"'
+            )
         return GrownTrees(drafter)
     return HostTrees(drafter, vocabulary, rule)
 

@@ -25,7 +25,7 @@ from otm.decoding.generate import autoregressive, decode
 from otm.decoding.reading import Path
 from otm.decoding.rounds import Batch, RoundsTask
 from otm.decoding.verifiers.by_rule import tree_verifier
-from otm.errors import InvalidDraftsError, InvalidParameterError
+from otm.errors import InvalidDraftsError, InvalidParameterError, UnknownMethodError
 from otm.kernels.common.distributions.numpy import locate, mass
 from otm.kernels.tree.numpy import Trees
 from otm.kernels.tree_walk import numpy as reference
@@ -318,6 +318,14 @@ def test_says_what_it_needs() -> None:
     table = TableModel({(): [0.5, 0.5]})
     with pytest.raises(InvalidParameterError, match="that reads trees"):
         decode(table, [[0]], BestFirstDrafter(table, 4), verifier, gamma=2, options=options)
+    several = ModelDrafter(DRAFT, (2, 2), draft_kind="WithoutReplacement")
+    walk = DeviceVerifier("walk and keep")
+    with pytest.raises(InvalidParameterError, match="at most one drawn child"):
+        decode(TARGET, CONTEXTS, several, walk, gamma=2, options=options)
+    wrong: Any
+    for wrong in ("traversal", ["walk and keep"], None):  # a list has no hash
+        with pytest.raises(UnknownMethodError, match="for trees, target-only, greedy, "):
+            DeviceVerifier(wrong)
 
 
 class Flat(GPT):
