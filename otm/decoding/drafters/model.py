@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeGuard
 
+from otm._core.display.text import shown
 from otm._core.numbers import check_name
 from otm._core.probs.sparse import SparseProbs
 from otm._core.rule import DRAFT_KINDS
@@ -19,6 +20,7 @@ from otm.decoding.drafters.base import (
 )
 from otm.decoding.reading import Context, LogitsProcessor, ProbsAfter, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
+from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel
 
 
@@ -31,11 +33,22 @@ class ReadingDrafter(Drafter):
         sampling: SamplingParameters | None,
         logits_processor: LogitsProcessor | None,
     ) -> None:
+        kind, processor = type(model), logits_processor
+        if not issubclass(kind, LanguageModel):
+            raise InvalidInputError(
+                f"the draft model is a {kind.__name__}; give a LanguageModel, such as "
+                "HuggingFaceModel(model)"
+            )
+        if not (processor is None or callable(processor)):
+            raise InvalidParameterError(
+                f"logits_processor = {shown(processor)}; give a function of token ids [M, L], "
+                "scores [M, V] and prompt indices [M] that returns scores"
+            )
         self.vocabulary = model.vocabulary
         self.context_length = model.context_length
         self.model = model
-        self.sampling, self.processor = sampling, logits_processor
-        self._reader = Reader(model, sampling, logits_processor)
+        self.sampling, self.processor = sampling, processor
+        self._reader = Reader(model, sampling, processor)
 
     @property
     def seconds(self) -> float:
@@ -65,12 +78,14 @@ class ModelDrafter(ReadingDrafter):
 
     Raises
     ------
+    InvalidInputError
+        If `model` is not a LanguageModel.
     InvalidDraftCountError
         If a number of chains or children is not an integer of at least 1.
     UnknownMethodError
         If there is no such kind of drafts.
     InvalidParameterError
-        If a prefix tree has no level.
+        If a prefix tree has no level, or the processor is not a function.
     ProblemTooLargeError
         If the tree has more than 2^16 paths.
 

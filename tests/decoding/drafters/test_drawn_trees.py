@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from otm.decoding import DrawnTreeDrafter, SamplingParameters, spectr
-from otm.errors import InvalidParameterError, ProblemTooLargeError
+from otm.errors import InvalidInputError, InvalidParameterError, ProblemTooLargeError
 from otm.models import TableModel
 from tests.decoding.verifiers.test_certain_and_drawn import is_lossless, positive
 from tests.decoding.verifiers.test_walk_and_keep import PROMPT, models
@@ -83,8 +85,10 @@ def test_a_loop_decodes_with_it() -> None:
         ({"nodes": 5000}, ProblemTooLargeError, "5,000 drafts"),
         ({"weight": 0}, InvalidParameterError, "weight = 0"),
         ({"weight": 1.5}, InvalidParameterError, "weight = 1.5"),
+        ({"model": 3}, InvalidInputError, r"a int; give a LanguageModel, such as Hugging"),
+        ({"logits_processor": 3}, InvalidParameterError, "give a function of token ids"),
     ],
 )
-def test_bad_input(arguments: dict[str, float], error: type[Exception], match: str) -> None:
+def test_bad_input(arguments: dict[str, Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
-        DrawnTreeDrafter(TableModel({(): [0.5, 0.5]}), **arguments)  # type: ignore[arg-type]
+        DrawnTreeDrafter(**({"model": TableModel({(): [0.5, 0.5]})} | arguments))
