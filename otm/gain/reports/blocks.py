@@ -147,8 +147,8 @@ def _claim(folder: Path, key: dict[str, Any]) -> list[Path]:
         what = [_PARTS.get(part, part) for part in expected if there.get(part) != expected[part]]
         raise InvalidInputError(
             f"the folder {_shown(folder)} has results of another report, which differs in its "
-            f"{' and '.join(what) or 'manifest'}; give a new folder, or remove this one to start "
-            "again"
+            f"{' and '.join(what) or 'manifest'}; give a new folder (--output), or remove this "
+            "one to start again"
         )
     return []
 
