@@ -57,7 +57,7 @@ def test_the_demo_prints_traces_and_a_table(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_without_saved_calls_no_method_is_called_faster(capsys: pytest.CaptureFixture[str]) -> None:
-    """Bug: "Fastest: …, 1.23 times plain speed" for drafts of which none was accepted."""
+    """Bug: "Fastest: …, 1.23 times plain speed" although no draft was accepted."""
     assert decode("--target", "ngram-3", "--draft", "ngram-2", "--max-tokens", "1") == 0
     assert capsys.readouterr().out.startswith("No method saved target calls; differences")
 
