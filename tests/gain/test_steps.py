@@ -13,7 +13,7 @@ from otm._core.ratios.bins import RatioBins
 from otm.coupling import KSeq, OptimalPlan, RecursiveRejection
 from otm.coupling.compare.capped import by_cut, by_division_factor, by_rounds
 from otm.coupling.plan import TransportPlan
-from otm.gain.reports.summary import mean_steps_of_prompts
+from otm.gain.reports.steps_along_text import mean_steps_of_prompts
 
 # Distributions of the next token after each last token, of a text over two tokens
 DRAFT = np.array([[0.75, 0.25], [0.375, 0.625]])

@@ -31,7 +31,7 @@ from otm.gain import (
 )
 from otm.gain.latency import Latency
 from otm.gain.reports.blocks import measure_all
-from otm.gain.reports.report import PLOT_SIZE, label_corners
+from otm.gain.reports.pictures import PLOT_SIZE, label_corners
 from otm.optimum.top_logprobs import alpha_interval_from_logprobs
 
 pytest.importorskip("joblib")
