@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from otm.gain import Latency, Source, Summary
-    from otm.gain.reports.summary import TableRow
+    from otm.gain.reports.sampled_tables import TableRow
 
 
 KS, GAMMAS = (1, 2, 4), (1, 2, 4, 8)
@@ -29,7 +29,7 @@ _LISTS = "lists of log-probabilities, which give only bounds on α_k"
 _ONLY_FOR = {
     **dict.fromkeys(("kind", "draft_name", "target_name", "tokens"), (_FILES,)),
     "prompts": (_FILES, _TEXT),
-    **dict.fromkeys(("window", "sampled", "device", "chat", "seed", "contexts"), (_TEXT,)),
+    **dict.fromkeys(("window", "sampled", "device", "chat", "seed", "contexts", "nodes"), (_TEXT,)),
     "vocabulary": (_FILES, _LISTS),
     "slack": (_LISTS,),
     **dict.fromkeys(("rules", "temperature", "top_k", "top_p", "min_p"), (_FILES, _TEXT)),
@@ -114,6 +114,13 @@ def report(
     rules: Annotated[
         list[str] | None, Option("--rule", help="Rule to compare; may be repeated.")
     ] = None,
+    nodes: Annotated[
+        list[int] | None,
+        Option(
+            help="Largest number of drafts of a best-first tree, at the same contexts; may be "
+            "repeated. Each --gamma needs trees of its own, which take time."
+        ),
+    ] = None,
     temperature: Temperature = 1.0,
     top_k: TopK = None,
     top_p: TopP = None,
@@ -160,6 +167,7 @@ def report(
         draft_temperatures=tuple(draft_temperatures or ()),
         path_rules=() if rules else defaults.path_rules,
         contexts=contexts,
+        nodes=tuple(nodes or ()),
     )
     more: dict[str, Any] = {"gammas": tuple(gammas)} if gammas else {}
     costs = None if latency is None else _latency(latency)
@@ -179,7 +187,7 @@ def report(
             sampling=sampling,
             seed=seed,
         )
-        if settings.path_rules:
+        if settings.path_rules or settings.nodes:
             more.setdefault("gammas", GAMMAS)
             print(memory_in_words(source.vocabulary, settings, more["gammas"]), file=sys.stderr)
     elif lists:
@@ -279,7 +287,25 @@ def _print(summary: Summary, folder: Path) -> None:
             "mean",
         ),
         (
-            "upper bound on tokens per step, for every memoryless lossless verifier of K chains",
+            "upper bound where steps begin, for every memoryless lossless verifier of K chains; it "
+            "is estimated from the same drafts, so chance can put it below a rule",
+            summary.sampled_bounds,
+            "bound",
+        ),
+        (
+            "tokens per step of trees where steps begin; a tree has at most this number of nodes",
+            summary.sampled_trees,
+            "mean",
+        ),
+        (
+            "tokens per step of trees where steps begin, minus those of another tree, or of the "
+            "most chains with at most as many drafts",
+            summary.tree_differences,
+            "mean",
+        ),
+        (
+            "upper bound if steps began at every position of the text equally often, unlike above, "
+            "for every memoryless lossless verifier of K chains",
             [row for row in summary.efficiency_bounds if row["draft temperature"] == first],
             "bound",
         ),
@@ -296,11 +322,12 @@ def _print(summary: Summary, folder: Path) -> None:
 
 
 def _print_by_gamma(rows: Sequence[TableRow], value: str) -> None:
-    """Print a table with a line for each rule and K, and a column for each γ."""
+    """Print a table with a column for each γ, and a line for each combination of other labels."""
     gammas = dict.fromkeys(row["gamma"] for row in rows)
-    names = [name for name in ("rule", "K") if name in rows[0]]
+    labels = ("of", "nodes", "less") if "less" in rows[0] else ("rule", "K", "nodes")
+    names = [name for name in labels if name in rows[0]]
     lines: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
         lines.setdefault(tuple(str(row[name]) for name in names), []).append(str(row[value]))
     heading = (*names, *(f"γ = {gamma}" for gamma in gammas))
-    print_table(heading, [[*labels, *cells] for labels, cells in lines.items()])
+    print_table(heading, [[*line, *cells] for line, cells in lines.items()])

@@ -269,11 +269,24 @@ def prompts_of_batch(size: int) -> int:
     return max(1, min(MOST_PROMPTS, BATCH_BYTES // max(size, 1)))
 
 
+def tree_bytes(
+    nodes: int,
+    vocabulary: int,
+    sampling: SamplingParameters | None = None,
+    draft_sampling: SamplingParameters | None = None,
+) -> int:
+    """Return approximately the largest number of bytes of a recorded tree with `nodes` drafts."""
+    of_draft = nodes * _bytes_of_probs(vocabulary, draft_sampling)
+    return of_draft + (nodes + 1) * _bytes_of_probs(vocabulary, sampling)
+
+
 def _bytes_of(
     drafter: Drafter, depth: int, vocabulary: int, sampling: SamplingParameters | None
 ) -> int:
-    """Return `recording_bytes` of a drafter; without a `branching` it drafts one chain."""
+    """Return the bytes of a recording; a drafter without `branching` or `nodes` drafts a chain."""
     branching, of_draft = getattr(drafter, "branching", 1), getattr(drafter, "sampling", None)
+    if (nodes := getattr(drafter, "nodes", None)) is not None:
+        return tree_bytes(nodes, vocabulary, sampling, of_draft)
     return recording_bytes(branching, depth, vocabulary, sampling, of_draft)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from importlib import import_module
@@ -152,11 +153,45 @@ def test_models_are_compared_by_rules_of_paths(
     assert [" ".join(line.split()[:-3]) for line in table.splitlines()[3:]] == [
         *(f"{rule} {k}" for rule in ("optimal", "k-Seq", "recursive rejection") for k in (1, 2, 4)),
         "block 1",
-        *(f"{rule} {k}" for rule in ("traversal", "walk and keep") for k in (1, 2, 4)),
+        *(
+            f"{rule} {k}"
+            for rule in ("traversal", "walk and keep", "branch and keep")
+            for k in (1, 2, 4)
+        ),
     ]
-    again = ["--rule", "walk and keep", "--chat", "--workers", "1", "--output", "b"]
-    assert main(["report", *models, *again, "-k", "2"]) == 0
-    assert re.search(r"walk and keep +2 ", capsys.readouterr().out)
+    assert "of trees" not in out
+    again = ["--rule", "branch and keep", "--chat", "--workers", "1", "--output", "b"]
+    assert main(["report", *models, *again, "-k", "2", "--nodes", "3", "--nodes", "5"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"branch and keep +2 ", out)
+    both = "best-first, target-only", "best-first with a drawn child, walk and keep"
+    for part, labels in (
+        (out[out.index("tokens per step of trees") :], ""),
+        (out[out.index("minus those of another tree") :], "branch and keep "),
+    ):
+        for kind, nodes in itertools.product(both, (3, 5)):
+            assert re.search(rf"\n{kind} +{nodes} +{labels}", part.split("\n\n")[0])
+
+
+def test_the_title_of_each_bound_has_its_positions(capsys: pytest.CaptureFixture[str]) -> None:
+    """Bug: a bound over all positions, below a value where steps begin, without a reason."""
+    draft, target = (str(write_model(Path(str(width)), width)) for width in (8, 16))
+    Path("text.txt").write_text("in the beginning\n\nthe earth\n", encoding="utf-8")
+    models = [draft, target, "--text", "text.txt", "--window", "9", "--contexts", "9"]
+    options = ["-k", "1", "--rule", "optimal", "--rule", "block", "--gamma", "2", "--workers", "1"]
+    assert main(["report", *models, *options]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    places = {
+        "tokens per step, from": "where steps begin",
+        "upper bound where": "where steps begin",
+        "upper bound if": "if steps began at every position of the text equally often",
+    }
+    for start, positions in places.items():
+        (title,) = [line for line in lines if line.startswith(start)]
+        assert positions in title
+    found = json.loads(Path("report/report.json").read_text(encoding="utf-8"))
+    (bound,) = found["sampled_bounds"]
+    assert f"{bound['bound']['mean']:.3f}" in "\n".join(lines)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +219,7 @@ def test_models_are_compared_by_rules_of_paths(
         (["draft.npy", "target.npy", "--rule", "block"], "block need drafts, which a report"),
         (["draft.npy", "target.npy", "--sampled"], "--sampled has no effect on arrays"),
         (["draft.npy", "target.npy", "--window", "128"], "--window has no effect"),
+        (["draft.npy", "target.npy", "--nodes", "8"], "--nodes has no effect on arrays"),
         (["draft.npy", "target.npy", "--device", "cpu"], "--device has no effect"),
         (["a", "b", "--text", "text", "--vocabulary", "9"], "--vocabulary has no effect"),
         (["draft.npy", "target.npy", "--vocabulary", "0"], "vocabulary = 0"),

@@ -11,7 +11,8 @@ import numpy as np
 
 from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style, legend_above
 from otm._core.means import Floats
-from otm.gain.reports.summary import Summary, TableRow
+from otm.gain.reports.sampled_tables import TableRow
+from otm.gain.reports.summary import Summary
 
 HEIGHT = 2.4
 """Height of a picture without its legend, in inches."""

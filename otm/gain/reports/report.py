@@ -26,9 +26,10 @@ from otm.gain.latency import Latency
 from otm.gain.reports.blocks import measure_all, writing
 from otm.gain.reports.pictures import pictures
 from otm.gain.reports.sampled_drafts import check_drafts, sample_drafts
+from otm.gain.reports.sampled_tables import TableRow
 from otm.gain.reports.score_files import Source
 from otm.gain.reports.settings import Settings
-from otm.gain.reports.summary import Summary, TableRow, summarise
+from otm.gain.reports.summary import Summary, summarise
 from otm.gain.reports.top_lists import TopLogprobs
 from otm.gain.reports.verdict import verdict
 
@@ -169,6 +170,11 @@ def page(summary: Summary) -> str:
         "chains": _tables(summary.block_efficiency, "gamma", ("rule", "K"), "chains"),
         "trees": _tables(trees, "gamma", ("rule", "K"), "tree"),
         "sampled_drafts": _tables(summary.sampled_drafts, "gamma", ("rule", "K"), "mean"),
+        "sampled_bounds": _tables(summary.sampled_bounds, "gamma", ("K",), "bound"),
+        "sampled_trees": _tables(summary.sampled_trees, "gamma", ("rule", "nodes"), "mean"),
+        "tree_differences": _tables(
+            summary.tree_differences, "gamma", ("of", "nodes", "less"), "mean"
+        ),
         "efficiency_bounds": _tables(summary.efficiency_bounds, "gamma", ("K",), "bound"),
         "gains": _tables(summary.lossy, "k", ("setting",), "gain"),
         "costs": _tables(summary.lossy, "k", ("setting",), "total variation"),

@@ -1,4 +1,4 @@
-"""Tokens per step of rules that verify whole paths, from drafts that a report samples.
+"""Tokens per step of rules that verify whole paths and of trees, from sampled drafts.
 
 A recorded text has the distributions along one path. Rules that verify whole paths need both
 models' distributions along their drafts, so the report samples drafts from the models. The drafts
@@ -13,7 +13,8 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,30 +26,33 @@ from otm._core.means import Floats, PairedMeans, Setup
 from otm.decoding.drafters.model import ModelDrafter
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.gain.efficiency import block_efficiency
-from otm.gain.recording import prompts_of_batch, recording_bytes, stream_recordings
+from otm.gain.recording import prompts_of_batch, recording_bytes, tree_bytes
 from otm.gain.reports.blocks import load_part, save_part
+from otm.gain.reports.draft_sampler import SEED, DraftSampler
 from otm.gain.reports.model_pair import ModelPair
 from otm.gain.reports.pairs import Measured
+from otm.gain.reports.sampled_trees import tokens_of_trees, tree_setups
 from otm.gain.reports.score_files import Source
 from otm.gain.reports.settings import Settings
 from otm.models.huggingface.model import HuggingFaceModel
 
-SEED = 0
-"""Seed of the drafts, and of the steps along the text."""
+BOUND = "bound"
+"""Name that `block_efficiency` gives to the upper bound."""
 
 
 def check_drafts(source: Source, settings: Settings) -> None:
-    """Raise if path rules have no models, or answers were sampled in another way."""
+    """Raise if path rules or trees have no models, or answers were sampled in another way."""
     if isinstance(source, ModelPair):
         if source.answers not in (None, settings.sampling):
             raise InvalidParameterError(
                 f"the target sampled its answers with {source.answers}, and the report assumes "
                 f"{settings.sampling}; give `from_models` and `Settings` the same `sampling`"
             )
-    elif settings.path_rules:
+    elif settings.path_rules or settings.nodes:
+        trees = ["trees (`nodes`, --nodes)"] if settings.nodes else []
         raise InvalidParameterError(
-            f"{' and '.join(settings.path_rules)} need drafts, which a report samples from two "
-            "models that read a text (`from_models`, --text); omit these rules for recorded scores"
+            f"{' and '.join([*settings.path_rules, *trees])} need drafts, which a report samples "
+            "from two models that read a text (`from_models`, --text); omit them for other sources"
         )
 
 
@@ -62,18 +66,19 @@ def sample_drafts(
     level: float = 0.95,
     progress: Progress | None = None,
 ) -> PairedMeans | None:
-    """Return the tokens per step of each rule, K and γ; reuse the numbers in the folder, if any.
+    """Return the tokens per step of each rule, K and γ, of the bound on them, and of trees.
 
-    Without path rules, return None.
+    The numbers in the folder are used again. Without path rules and trees, return None.
     """
-    if not (isinstance(source, ModelPair) and settings.path_rules):
+    if not (isinstance(source, ModelPair) and (settings.path_rules or settings.nodes)):
         return None
-    depth, target = max(gammas), _reader(source, source.target)
-    limits = target.context_length, _reader(source, source.draft).context_length
+    depth = max(gammas)
+    target, draft = (_reader(source, model) for model in (source.target, source.draft))
+    most = min(filter(None, (target.context_length, draft.context_length)), default=math.inf)
     places = [
         place
         for place in step_starts(measured, source.starts, depth)
-        if len(source.context(place)) + depth <= min(filter(None, limits), default=math.inf)
+        if len(source.context(place)) + depth <= most
     ]
     if not places:
         raise InvalidInputError(
@@ -84,46 +89,61 @@ def sample_drafts(
     # the positions of a prompt may lie in several windows
     chosen = chosen[np.argsort(source.prompts[chosen], kind="stable")]
     prompts = source.prompts[chosen]
-    rules = (*settings.capped_rules, *settings.path_rules)
-    setups = [
+    groups: dict[int, list[tuple[int, ...]]] = {}
+    for place, prompt in zip(chosen.tolist(), prompts.tolist(), strict=True):
+        groups.setdefault(prompt, []).append(source.context(place))
+    sampler = DraftSampler(target, draft, settings, list(groups.values()), progress)
+
+    def saved(setups: Sequence[Setup], compute: Callable[[], Floats]) -> dict[Setup, Floats]:
+        """Return the tokens of setups at each context; a file of the folder keeps them."""
+        key = json.dumps([setups, chosen.tolist()])
+        path = folder / f"drafts-{hashlib.sha256(key.encode()).hexdigest()[:12]}.npz"
+        if (part := load_part(path, (0, number))) is None:
+            part = {"tokens": compute().reshape(number, len(setups))}
+            save_part(path, part)
+        return dict(zip(setups, part["tokens"].T, strict=True))
+
+    tokens: dict[Setup, Floats] = {}
+    if chains := _chain_setups(settings, gammas, has_bound=len(groups) > 1):
+        tokens |= saved(chains, partial(_tokens_of_chains, sampler, chains))
+    for tree in tree_setups(settings, gammas):
+        tokens |= saved([tree], partial(tokens_of_trees, sampler, tree))
+    return PairedMeans("tokens per step", tokens, prompts, level)
+
+
+def _chain_setups(settings: Settings, gammas: Sequence[int], *, has_bound: bool) -> list[Setup]:
+    """Return each rule of the report with each K and γ, then the bound if it can be computed."""
+    rules = [*settings.capped_rules, *settings.path_rules]
+    if rules and has_bound:
+        rules.append(BOUND)
+    return [
         Setup(rule, k, gamma)
         for rule, k, gamma in itertools.product(rules, settings.ks, gammas)
         if rule != "block" or k == 1
     ]
-    key = json.dumps([setups, chosen.tolist()])
-    path = folder / f"drafts-{hashlib.sha256(key.encode()).hexdigest()[:12]}.npz"
-    if (part := load_part(path, (0, number))) is None:
-        groups: dict[int, list[tuple[int, ...]]] = {}
-        for place, prompt in zip(chosen.tolist(), prompts.tolist(), strict=True):
-            groups.setdefault(prompt, []).append(source.context(place))
-        draft_sampling = settings.draft_samplings[0]
-        stream = stream_recordings(
-            target,
-            ModelDrafter(_reader(source, source.draft), max(settings.ks), draft_sampling),
-            list(groups.values()),
-            depth,
-            sampling=settings.sampling,
-            seed=SEED,
-            progress=progress,
-        )
-        names = list(dict.fromkeys(map(_of_several, rules)))
-        values = block_efficiency(stream, names, settings.ks, gammas).values
-        columns = [values[Setup(_of_several(s.rule), s.k, s.gamma)] for s in setups]
-        part = {"tokens": np.stack(columns, axis=1)}
-        save_part(path, part)
-    tokens = dict(zip(setups, part["tokens"].T, strict=True))
-    return PairedMeans("tokens per step", tokens, prompts, level)
+
+
+def _tokens_of_chains(sampler: DraftSampler, setups: Sequence[Setup]) -> Floats:
+    """Sample K chains after each context; return the mean tokens of each setup: [R, setups]."""
+    ks, gammas = sampler.settings.ks, sorted({setup.gamma for setup in setups})
+    drafter = ModelDrafter(sampler.draft, max(ks), sampler.draft_sampling)
+    rules = dict.fromkeys(_of_several(setup.rule) for setup in setups)
+    values = block_efficiency(
+        sampler.stream(drafter, gammas[-1]),
+        [rule for rule in rules if rule != BOUND],
+        ks,
+        gammas,
+        bound=BOUND in rules,
+    ).values
+    return np.stack([values[Setup(_of_several(s.rule), s.k, s.gamma)] for s in setups], axis=1)
 
 
 def memory_in_words(vocabulary: int, settings: Settings, gammas: Sequence[int]) -> str:
     """Write how much memory the distributions of sampled drafts take, before they are sampled."""
-    size = recording_bytes(
-        max(settings.ks),
-        max(gammas),
-        vocabulary,
-        settings.sampling,
-        settings.draft_samplings[0],
-    )
+    samplings = settings.sampling, settings.draft_samplings[0]
+    size = recording_bytes(max(settings.ks), max(gammas), vocabulary, *samplings)
+    for nodes in settings.nodes:
+        size = max(size, tree_bytes(nodes, vocabulary, *samplings))
     together = prompts_of_batch(size)
     return (
         f"Drafts at up to {settings.contexts:,} contexts: at most {size / 1e6:,.1f} MB of "

@@ -12,12 +12,13 @@ from otm._core.display.text import shown
 from otm._core.numbers import as_positive, as_real, check_name
 from otm.coupling.build import PlanBuilder, PlanOfRule
 from otm.coupling.compare.capped import CAPPED_RULES
+from otm.decoding.drafters.trees import as_nodes
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
 from otm.rules import named
 
-PATH_RULES = ("block", "traversal", "walk and keep")
-"""Rules that verify whole paths; "block" verifies one chain."""
+PATH_RULES = ("block", "traversal", "walk and keep", "branch and keep")
+"""Rules that verify whole paths, the best one last; "block" verifies one chain."""
 
 MAX_DRAFTS = 1024
 """Largest k: time and memory of recursive rejection and of the tables grow with k."""
@@ -114,15 +115,23 @@ class Settings(ShortRepr):
     lossy_settings : sequence of Lenience or Typical, optional
         Settings for rules that are not lossless.
     path_rules : sequence of str, optional
-        Rules that verify whole paths: "block", "traversal" and "walk and keep". A name of these in
-        `rules` is moved here. They need drafts, which a report samples only if it has the models.
+        Rules that verify whole paths: "block", "traversal", "walk and keep" and "branch and keep".
+        A name of these in `rules` is moved here. They need drafts, which a report samples only if
+        it has the models.
     contexts : int, optional
-        Largest number of contexts at which drafts are sampled for `path_rules`.
+        Largest number of contexts at which drafts are sampled for `path_rules` and `nodes`.
+    nodes : sequence of int, optional
+        Draft budgets of trees, each at most 4,096: the largest number of drafts of a step. For each
+        budget, the report drafts best-first trees without drawn children (`BestFirstDrafter`,
+        verified by "target-only") and with them (`DrawnTreeDrafter`, "walk and keep"). At draft
+        temperature 0 no child is drawn. Trees also need the models.
 
     Raises
     ------
     InvalidDraftCountError, InvalidParameterError
         If a number of drafts, a temperature or a setting is outside its range, or `rules` is empty.
+    ProblemTooLargeError
+        If a number in `nodes` exceeds 4,096.
     UnknownMethodError
         If a rule name is unknown.
 
@@ -145,10 +154,11 @@ class Settings(ShortRepr):
     )
     path_rules: tuple[str, ...] = ()
     contexts: int = 100
+    nodes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         # a single number or name is also accepted
-        for name in ("ks", "rules", "path_rules"):
+        for name in ("ks", "rules", "path_rules", "nodes"):
             if isinstance(vars(self)[name], int | str):
                 vars(self)[name] = (vars(self)[name],)
         ks = sorted({1, *map(as_draft_count, self.ks)})
@@ -176,6 +186,7 @@ class Settings(ShortRepr):
             rules=tuple(dict.fromkeys(rules)),
             path_rules=tuple(dict.fromkeys(paths)),
             contexts=as_positive(self.contexts, "contexts"),
+            nodes=tuple(dict.fromkeys(map(as_nodes, self.nodes))),
             draft_temperatures=tuple(dict.fromkeys(each.temperature for each in samplings)),
             lossy_settings=tuple(self.lossy_settings),
         )
@@ -198,5 +209,5 @@ class Settings(ShortRepr):
     @property
     def key(self) -> dict[str, Any]:
         """All settings of the positions as JSON; equal for equal settings."""
-        of_drafts = ("path_rules", "contexts")
+        of_drafts = ("path_rules", "contexts", "nodes")
         return {name: value for name, value in asdict(self).items() if name not in of_drafts}

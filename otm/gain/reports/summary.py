@@ -18,13 +18,13 @@ from otm.coupling.compare.capped import CAPPED_RULES
 from otm.gain.latency import Latency
 from otm.gain.recommendation import Candidate, Recommendation, rank_setups
 from otm.gain.reports.pairs import Measured
+from otm.gain.reports.sampled_tables import TableRow, sampled_tables
 from otm.gain.reports.score_files import Source
 from otm.gain.reports.settings import Settings
 from otm.gain.reports.steps_along_text import mean_steps_of_prompts
 from otm.gain.reports.text_bound import bound_along_text
 from otm.gain.reports.verdict import verdict
 
-TableRow = dict[str, Any]
 Axes = dict[str, Sequence[Any]]
 """Labels of each axis of an array, by the axis's name; the axis of the prompts is left out."""
 
@@ -65,7 +65,17 @@ class Summary(FactsRepr):
         tokens of two or more prompts are known.
     sampled_drafts : list of dict
         "mean" tokens per step of each rule, K and γ, from drafts sampled at contexts where steps
-        begin. Empty unless the settings have path rules.
+        begin. Empty unless the settings have path rules or `nodes`.
+    sampled_bounds : list of dict
+        "bound" on "mean" in `sampled_drafts`, for every memoryless lossless verifier of K i.i.d.
+        chains, estimated from the same drafts. Empty unless these have two or more prompts.
+    sampled_trees : list of dict
+        "mean" tokens per step of each kind of tree, number of "nodes" and depth "gamma", at the
+        contexts of `sampled_drafts`. Empty unless the settings have `nodes`.
+    tree_differences : list of dict
+        Paired differences at these contexts: tokens of the tree "of" minus tokens of "less", which
+        is another tree with as many nodes, or a rule with the most chains "K" of at most as many
+        drafts. If one chain of "gamma" drafts has more, K is 1.
     lossy : list of dict
         For each lossy setting, the acceptance that it adds to the best lossless rule, and its total
         variation from the target.
@@ -94,6 +104,9 @@ class Summary(FactsRepr):
     block_efficiency: list[TableRow] = field(default_factory=list)
     efficiency_bounds: list[TableRow] = field(default_factory=list)
     sampled_drafts: list[TableRow] = field(default_factory=list)
+    sampled_bounds: list[TableRow] = field(default_factory=list)
+    sampled_trees: list[TableRow] = field(default_factory=list)
+    tree_differences: list[TableRow] = field(default_factory=list)
     lossy: list[TableRow] = field(default_factory=list)
     recommendation: Recommendation | None = None
     latency: Latency | None = None
@@ -290,14 +303,7 @@ def summarise(
         rows = _rows(prompts, temperatures | bounded, {"bound": most})
         tables["efficiency_bounds"] = [row for row in rows if not np.isnan(row["bound"].mean)]
     if sampled is not None:
-        tables["sampled_drafts"] = [
-            {
-                "draft temperature": settings.draft_temperatures[0],
-                **dict(zip(("rule", "K", "gamma"), setup, strict=True)),
-                "mean": sampled[setup],
-            }
-            for setup in sampled
-        ]
+        tables |= sampled_tables(sampled, settings)
     counts = source.prompts.size, prompts.sizes.size
     known = source.prompts_known, "accepted" in measured
     return Summary(source.name, *counts, *known, settings, level, **tables)
