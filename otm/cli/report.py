@@ -298,14 +298,14 @@ def _print(summary: Summary, folder: Path) -> None:
             "mean",
         ),
         (
-            "tokens per step of trees where steps begin, minus those of another tree, or of the "
-            "most chains with at most as many drafts",
+            "paired differences: tokens per step of trees minus those of another tree, or of the "
+            "most chains above with at most as many drafts",
             summary.tree_differences,
             "mean",
         ),
         (
-            "upper bound if steps began at every position of the text equally often, unlike above, "
-            "for every memoryless lossless verifier of K chains",
+            "upper bound over all positions of the text, not only where steps begin, for every "
+            "memoryless lossless verifier of K chains",
             [row for row in summary.efficiency_bounds if row["draft temperature"] == first],
             "bound",
         ),

@@ -166,7 +166,7 @@ def test_models_are_compared_by_rules_of_paths(
     assert re.search(r"branch and keep +2 ", out)
     both = "best-first, target-only", "best-first with a drawn child, walk and keep"
     for part, labels in (
-        (out[out.index("tokens per step of trees") :], ""),
+        (out[out.index("tokens per step of trees where") :], ""),
         (out[out.index("minus those of another tree") :], "branch and keep "),
     ):
         for kind, nodes in itertools.product(both, (3, 5)):
@@ -184,7 +184,7 @@ def test_the_title_of_each_bound_has_its_positions(capsys: pytest.CaptureFixture
     places = {
         "tokens per step, from": "where steps begin",
         "upper bound where": "where steps begin",
-        "upper bound if": "if steps began at every position of the text equally often",
+        "upper bound over": "over all positions of the text, not only where steps begin",
     }
     for start, positions in places.items():
         (title,) = [line for line in lines if line.startswith(start)]

@@ -10,8 +10,10 @@ import pytest
 
 from otm._core.probs.sparse import SparseProbs
 from otm.decoding import (
+    BestFirstDrafter,
     Drafter,
     DraftNode,
+    DrawnTreeDrafter,
     ModelDrafter,
     SamplingParameters,
     autoregressive,
@@ -31,6 +33,7 @@ from otm.gain.recording import (
     record,
     recording_bytes,
     stream_recordings,
+    tree_bytes,
 )
 from otm.models import Session, TableModel
 from otm.models.base import PaddedTokens
@@ -271,3 +274,17 @@ def test_a_list_that_would_fill_the_memory_is_an_error(monkeypatch: pytest.Monke
     with pytest.raises(ProblemTooLargeError, match="stream_recordings"):
         record(TARGET, drafter, [[(0,)], [(1,)]], 2, seed=0)
     assert recording_bytes(1, 1, 50, SamplingParameters(top_k=3)) == 8 * 50 + 2 * 16 * 3
+
+
+@pytest.mark.parametrize("drafter", [BestFirstDrafter(DRAFT, 9), DrawnTreeDrafter(DRAFT, 9)])
+def test_a_tree_of_many_nodes_is_not_a_chain(
+    drafter: Drafter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: trees with a budget counted as one chain, so they fill the memory without an error."""
+    (recording,) = record(TARGET, drafter, [[(0,)]], 3, seed=0)
+    size = tree_bytes(9, TARGET.vocabulary)
+    assert size == 8 * 3 * (9 + 10)
+    assert sum(probs.probabilities.nbytes for probs in recording.target.values()) <= size
+    monkeypatch.setattr("otm.gain.recording.MOST_BYTES", size - 1)
+    with pytest.raises(ProblemTooLargeError, match="stream_recordings"):
+        record(TARGET, drafter, [[(0,)]], 3, seed=0)
