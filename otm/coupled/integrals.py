@@ -43,9 +43,19 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Probs, at_least_once, read_only, running_sum, zeros
+from otm._core.arithmetic import (
+    Frozen,
+    Number,
+    Probs,
+    as_number,
+    at_least_once,
+    read_only,
+    running_sum,
+    zeros,
+)
 from otm._core.quadrature import log_trapezoid, node_chunks
 from otm._core.ratios.order import RatioOrder
+from otm.coupled.grouped_acceptance import grouped_acceptance
 from otm.errors import ProblemTooLargeError
 from otm.optimum.multisets import scientific
 
@@ -54,6 +64,9 @@ Places: TypeAlias = npt.NDArray[np.int64]
 
 LARGEST_RATIO = 2.0**900
 """Upper limit for float ratios q/p; larger ratios would make times overflow."""
+
+LEAST_TOKENS = 256
+"""Fewer tokens are summed one by one."""
 
 LONGEST_TIME = 100.0
 """Upper limit of t in quadrature; given any drafts, t exceeds it with probability ≤ 1e-20.
@@ -143,6 +156,12 @@ class FloatClocks(Frozen):
         output[:, :-1] *= self.order.target
         np.add.at(output, (np.arange(len(places))[:, None], places), of_draft * self._ratio[places])
         return output
+
+    def acceptance(self) -> float:
+        """Return Pr(Y ∈ {X_1, …, X_k})."""
+        if self.order.tokens.size < LEAST_TOKENS:
+            return float(self.accepted_mass().sum())
+        return grouped_acceptance(self.order, self.rates, self.k)
 
     def accepted_mass(self) -> Floats:
         """Return Pr(Y = y, accepted) in ratio order: array [m]."""
@@ -287,6 +306,10 @@ class ExactClocks(Frozen):
             product = _times(self._product(places[1:]), self._rung[places[0]])
             self._products[places] = product
         return self._products[places]
+
+    def acceptance(self) -> Number:
+        """Return Pr(Y ∈ {X_1, …, X_k})."""
+        return as_number(self.accepted_mass().sum())
 
     def accepted_mass(self) -> Probs:
         """Return Pr(Y = y, accepted) in ratio order: array [m]."""

@@ -34,9 +34,10 @@ class ListCoupling(TransportPlan):
     keeps the joint distribution of drafts and Y, but loses drafter invariance.
 
     With fractions the distributions are exact, but only few tokens are possible.  With floats the
-    distributions have an absolute error of about 1e-14.  A call integrates over a few
-    hundred quadrature nodes, in O(n) time per node: about 2 s in all at n = 150,000, and about
-    0.05 s more for each set of drafts.  `couple` takes O(k n) time.
+    distributions have an absolute error of about 1e-14.  At n = 150,000 and k = 4, `acceptance`
+    takes about 0.1 s.  Other calls integrate over a few hundred quadrature nodes, in O(n) time per
+    node: about 2 s in all, and about 0.05 s more for each set of drafts.  `couple` takes O(k n)
+    time.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ class ListCoupling(TransportPlan):
         ProblemTooLargeError
             In exact mode, if the integral has too many terms.
         """
-        return at_most_one(self._clocks.accepted_mass().sum())
+        return at_most_one(self._clocks.acceptance())
 
     def agreeing(self, alive: int | None = None) -> Probs:
         """Compute the joint distribution of the output and the number of drafts that equal it.
