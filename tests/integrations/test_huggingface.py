@@ -641,9 +641,10 @@ def test_a_budget_of_nodes_drafts_the_likeliest_paths() -> None:
     [
         ({"nodes": 7, "rule": "k-Seq"}, "'target-only' or 'walk and keep' or 'branch"),
         ({"nodes": 0, "rule": "target-only"}, "nodes = 0"),
+        ({"nodes": 7, "k": 4}, "omit one of both"),
         ({"match": "strings", "rule": "target-only", "k": 1}, "without tokenizers"),
     ],
-    ids=["rule", "none", "match"],
+    ids=["rule", "none", "k", "match"],
 )
 def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidParameterError, match=words):

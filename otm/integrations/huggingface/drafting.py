@@ -75,6 +75,10 @@ class Drafting:
                 f"nodes = {nodes} with the rule {shown(rule)}; a best-first tree needs the rule "
                 f"{' or '.join(map(repr, OF_TREES))}"
             )
+        if nodes is not None and k is not None:
+            raise InvalidParameterError(
+                f"k = {k} with nodes = {nodes}; a best-first tree has no chains: omit one of both"
+            )
         verifier: RoundsVerifier
         by_text = other is not None and other.by_text
         chains, draft_kind = 1 if by_text else CHAINS, "IID"
