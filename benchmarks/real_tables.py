@@ -6,6 +6,7 @@ from benchmarks.layout import RESULTS, markdown, record
 from benchmarks.loop_tables import interval, percent
 
 __all__ = [
+    "costs",
     "drafts",
     "gains",
     "load",
@@ -50,6 +51,18 @@ def settings(contents: list[Any]) -> dict[str, Any]:
         for content in contents
         for name, setting in content["settings"].items()
     }
+
+
+def costs() -> str:
+    """Return the time and the peak memory of each stage."""
+    lines = []
+    for path in sorted(RESULTS.glob("real-*.json")):
+        content = record(path.stem)
+        if "peak MiB" in content:
+            size = f"{content['seconds'] / 60:.1f}", f"{content['peak MiB'] / 2**10:.1f}"
+            where = f"{content['cpu']}, {content['threads']} threads"
+            lines.append([path.stem.removeprefix("real-"), *size, where])
+    return markdown(["stage", "minutes", "peak memory, GiB", "machine"], lines, "")
 
 
 def rules() -> str:

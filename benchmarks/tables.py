@@ -210,6 +210,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "watermark": watermark,
     "watermark-laws": watermark_statistics,
     "peers": peers,
+    "real-costs": real_tables.costs,
     "real-drafts": real_tables.drafts,
     "real-gains": real_tables.gains,
     "real-load": real_tables.load,
