@@ -119,15 +119,16 @@ class GrownTrees(TreeDrafts):
         good = torch.ones(size, dtype=torch.bool, device=device)
         picks = not shape and sizes_are_known(device)
         for i in range(levels):
-            grows, places, coin = (limits > i)[:, None], torch.full((1,), -1), points[:, :1]
+            grows, places = (limits > i)[:, None], torch.full((1,), -1, device=device)
+            coin = points[:, :1]
             beliefs = tree.beliefs.new_ones(size, 1) * grows
             if i:
                 grows = grows & (tree.depths == i)
                 if picks and not grows.any():
                     break
                 scores = self._rows.read_tree(tree.tokens, tree.parents)
-                places = grows.any(0).nonzero()[:, 0] if picks else torch.arange(nodes)
-                places = places.to(device)
+                places = torch.arange(nodes, device=device)
+                places = places[grows.any(0)] if picks else places
                 scores, grows = scores[:, places], grows[:, places]
                 beliefs, coin = tree.beliefs[:, places] * grows, points[:, places + 1]
             probs, valid = self._rows.tree_probs(scores, keep=draws)
