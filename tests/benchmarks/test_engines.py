@@ -132,7 +132,7 @@ def test_names_of_requirements() -> None:
 def test_the_guide_shows_its_record() -> None:
     """Bug: verdicts and times of another run, or times that name no processor."""
     found = json.loads(Path("benchmarks/results/vllm.json").read_text(encoding="utf-8"))
-    assert "On {cores} cores of {cpu}, vLLM ".format(**found["machine"]) in GUIDE
+    assert "on {cores} cores of {cpu} with vLLM ".format(**found["machine"]) in GUIDE
     for served in found["servers"]:
         report, name = served["report"], served["server"].replace("transformers", "transformers, ")
         line = next(line for line in GUIDE.splitlines() if line.startswith(f"| {name}"))
