@@ -41,7 +41,8 @@ def test_a_server_that_keeps_seeds(vocabulary: int) -> None:
 )
 def test_a_server_that_breaks_seeds_is_named(vocabulary: int, fault: str, cause: str) -> None:
     """Bug: a text that is only sent twice without other requests hides a shared seed."""
-    found = texts_of(batching_server(fault=fault, vocabulary=vocabulary, noise=1e-3))
+    # Each time: a busy machine makes other batches, so chance would decide how often.
+    found = texts_of(batching_server(fault=fault, vocabulary=vocabulary, noise=1e-3, share=1))
     assert found.verdict == NOT_IDENTICAL
     assert cause in found.cause
 
