@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 TOKEN_ID = "token_id:"
 """Prefix of a token id in vLLM's lists, if the request asks for ids."""
 
@@ -15,3 +17,9 @@ IMPOSSIBLE = -9_999.0
 def is_unclear(token: str) -> bool:
     """Return whether a string may stand for several tokens, such as parts of a character."""
     return not token or UNCLEAR in token
+
+
+@lru_cache(maxsize=2**18)
+def token_name(token: int) -> str:
+    """Return the string of a token id; all lists share the object, which saves memory."""
+    return f"{TOKEN_ID}{token}"

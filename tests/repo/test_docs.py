@@ -72,16 +72,19 @@ def parts() -> dict[str, str]:
     return {name: text for name, text in pages.items() if ">>> " in text}
 
 
-@pytest.mark.parametrize("name", parts())
+PARTS = parts()
+
+
+@pytest.mark.parametrize("name", PARTS)
 def test_examples_print_what_the_page_says(name: str, need_pinned: Callable[[str], None]) -> None:
     names: dict[str, object] = {}
     if name.startswith((SLOW, "docs/tutorial.md")):  # where Hypothesis finds counterexamples
         need_pinned("hypothesis")
     if name.startswith(SLOW):
-        for example in doctest.DocTestParser().get_examples(read(SLOW).split(parts()[name])[0]):
+        for example in doctest.DocTestParser().get_examples(read(SLOW).split(PARTS[name])[0]):
             if re.match("from |import |def |class ", example.source):
                 exec(example.source, names)
-    text = re.sub("^```.*$", "", parts()[name], flags=re.MULTILINE)
+    text = re.sub("^```.*$", "", PARTS[name], flags=re.MULTILINE)
     test = doctest.DocTestParser().get_doctest(text, names, name, name, 0)
     results = doctest.DocTestRunner().run(test)
     assert results.failed == 0

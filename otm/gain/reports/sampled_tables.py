@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from otm._core.means import PairedMeans, Setup
+from otm.gain.reports.sampled_drafts import BOUND
 from otm.gain.reports.sampled_trees import BEST, DRAWN, VERIFIERS
 from otm.gain.reports.settings import PATH_RULES, Settings
 
@@ -23,7 +24,7 @@ def sampled_tables(sampled: PairedMeans, settings: Settings) -> dict[str, list[T
         if rule in VERIFIERS:
             row = {"rule": rule, "nodes": k, "gamma": gamma, "mean": mean}
             tables["sampled_trees"].append(main | row)
-        elif rule == "bound":
+        elif rule == BOUND:
             tables["sampled_bounds"].append(main | {"K": k, "gamma": gamma, "bound": mean})
         else:
             row = {"rule": rule, "K": k, "gamma": gamma, "mean": mean}

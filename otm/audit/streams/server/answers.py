@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from otm._core.display.text import shown
-from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, UNCLEAR, is_unclear
+from otm._core.listed_tokens import IMPOSSIBLE, UNCLEAR, is_unclear, token_name
 from otm._core.numbers import whole
 from otm.audit.streams.server.distributions.token_probs import TokenProbs
 from otm.errors import EndpointError
@@ -175,7 +175,7 @@ def read_text(answer: Any, tokens: int, tokenizer: Any) -> Completion:
         ids = ids[:-1]
     elif why == "stop" and len(ids) < tokens and tokenizer.eos_token_id is not None:
         ids = [*ids, tokenizer.eos_token_id]
-    return Completion(tuple(f"{TOKEN_ID}{token}" for token in ids), ({},) * len(ids))
+    return Completion(tuple(token_name(token) for token in ids), ({},) * len(ids))
 
 
 def completion_from(tokens: Any, lists: Sequence[Iterable[tuple[Any, Any]]]) -> Completion:

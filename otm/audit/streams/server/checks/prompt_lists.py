@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from otm._core.listed_tokens import TOKEN_ID
+from otm._core.listed_tokens import token_name
 from otm.audit.report import NOT_LOSSLESS, UNDECIDED
 from otm.audit.streams.server.answers import Completion, Prompt
 from otm.audit.streams.server.blocks import PLAIN
@@ -253,5 +253,5 @@ def _model_lists(
     found: list[Mapping[str, float]] = []
     for row, token in zip(logs, token_ids(answer), strict=True):
         top = np.argsort(-row, kind="stable")[:listed]
-        found.append({f"{TOKEN_ID}{i}": float(row[i]) for i in (token, *top)})
+        found.append({token_name(i): float(row[i]) for i in (token, *top)})
     return found

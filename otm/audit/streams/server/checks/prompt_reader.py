@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from otm._core.listed_tokens import TOKEN_ID, is_unclear
+from otm._core.listed_tokens import TOKEN_ID, is_unclear, token_name
 from otm.audit.streams.server.answers import Completion, Prompt
 from otm.audit.streams.server.checks.kept_answers import KeptAnswer
 from otm.audit.streams.server.client import Client
@@ -30,7 +30,7 @@ class PromptReader:
     def text(self, prompt: int, tokens: Sequence[str]) -> Prompt | None:
         """Append tokens to a prompt; None if the server may split the text differently."""
         known = self.prompts[prompt]
-        start: Sequence[str] = [f"{TOKEN_ID}{token}" for token in known]
+        start: Sequence[str] = [token_name(token) for token in known]
         if isinstance(known, str):
             start = self.start(prompt)
         whole = [*start, *tokens]

@@ -23,12 +23,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, is_unclear
+from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, is_unclear, token_name
 from otm.audit.streams.e_process import Bools, Floats
 from otm.audit.streams.server.distributions.token_probs import TokenProbs
 from otm.decoding import SamplingParameters
@@ -240,12 +239,6 @@ def probs_from_logits(
         frozenset(map(token_name, order[~(sure | out)].tolist())),
         frozenset(map(token_name, changed)),
     )
-
-
-@lru_cache(maxsize=2**18)
-def token_name(token: int) -> str:
-    """Return the string of a token id; all lists share the object, which saves memory."""
-    return f"{TOKEN_ID}{token}"
 
 
 def _adjusted(used: UsedEntries, parameters: SamplingParameters, error: float) -> TokenProbs:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, is_unclear
+from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, is_unclear, token_name
 from otm._core.tensors import to_host
 from otm.audit.streams.e_process import Floats
 from otm.audit.streams.server.answers import Completion, Prompt
@@ -187,7 +187,7 @@ def listed_changes(
     ids = token_ids(answer)
     outputs = (ids[: max(place - lag, 0)] for place in range(len(ids)))
     return [
-        {f"{TOKEN_ID}{token}": value for token, value in logit_changes(request, output).items()}
+        {token_name(token): value for token, value in logit_changes(request, output).items()}
         for output in outputs
     ]
 

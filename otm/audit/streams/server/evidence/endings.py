@@ -25,7 +25,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from otm._core.display.text import shown
-from otm._core.listed_tokens import TOKEN_ID, is_unclear
+from otm._core.listed_tokens import TOKEN_ID, is_unclear, token_name
 from otm.audit.adapters.base import AFTER_END, AFTER_STOP, TOO_SHORT
 from otm.audit.streams.server.answers import Completion, Ending
 from otm.audit.streams.server.distributions.token_probs import TokenProbs
@@ -82,7 +82,7 @@ class EndingCheck:
     def __init__(self, request: RequestParameters, max_tokens: int) -> None:
         self.request, self.max_tokens = request, max_tokens
         self.violation: EndingViolation | None = None
-        self.end_names = frozenset(f"{TOKEN_ID}{token}" for token in request.end_ids)
+        self.end_names = frozenset(token_name(token) for token in request.end_ids)
         # End tokens that the server has not yet listed where it stopped.
         self.unlisted = self.end_names
         # Whether the server has listed, or omitted, tokens of a stop string, or named one.

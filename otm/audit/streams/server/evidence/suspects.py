@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from otm._core.listed_tokens import TOKEN_ID
+from otm._core.listed_tokens import token_name
 from otm.audit.diagnose.known_bugs.steps import greedy_probs
 from otm.audit.streams.e_process import Bools, Floats
 from otm.audit.streams.server.answers import Completion, Prompt
@@ -55,7 +55,7 @@ class SampledToken:
         told = self.prompt if isinstance(self.prompt, str) else ""
         known = {*self.answer.tokens[: self.place]}
         if not isinstance(self.prompt, str):
-            known |= {f"{TOKEN_ID}{token}" for token in self.prompt}
+            known |= {token_name(token) for token in self.prompt}
         return np.array(
             [token in known or (token.strip() != "" and token in told) for token in self.row.tokens]
         )

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.listed_tokens import TOKEN_ID
+from otm._core.listed_tokens import token_name
 from otm._core.numbers import check_name
 from otm._core.optional import require
 from otm._core.probs.sampling import locate
@@ -101,7 +101,7 @@ class BatchingEngine:
         """List the sampled token first, like vLLM, then the most probable tokens."""
         logs = logits - np.logaddexp.reduce(logits)
         top = np.argsort(-logs, kind="stable")[:size]
-        return {f"{TOKEN_ID}{i}": float(logs[i]) for i in (token, *top)}
+        return {token_name(i): float(logs[i]) for i in (token, *top)}
 
     def decode(self, batch: list[_Row]) -> None:
         """Answer all requests of a batch, one step of drafts for each row at a time."""
@@ -237,10 +237,10 @@ def batching_server(
             return {"choices": [{"logprobs": written(row)}]}
 
     def written(row: _Row) -> dict[str, Any]:
-        names, lists = [f"{TOKEN_ID}{token}" for token in row.tokens], row.lists
+        names, lists = [token_name(token) for token in row.tokens], row.lists
         if row.body.get("echo"):
             texts = [row.prompt[:i] for i in range(1, len(row.prompt))]
-            tokens = [f"{TOKEN_ID}{token}" for token in row.prompt]
+            tokens = [token_name(token) for token in row.prompt]
             pairs = zip(texts, row.prompt[1:], strict=True)
             size = row.body["logprobs"]
             before = [engine.listed(engine.logits(text), x, size) for text, x in pairs]

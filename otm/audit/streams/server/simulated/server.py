@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.listed_tokens import TOKEN_ID
+from otm._core.listed_tokens import token_name
 from otm._core.optional import require
 from otm._core.probs.sampling import locate
 from otm.audit.streams.e_process import Floats
@@ -91,14 +91,14 @@ def list_of(logits: Floats, token: int, body: dict[str, Any]) -> dict[str, float
     """List the log-probability of the sampled token, then the most probable tokens, as in vLLM."""
     logs = logits - np.logaddexp.reduce(logits)
     top = np.argsort(-logs, kind="stable")[: body.get("top_logprobs", body["logprobs"])]
-    return {f"{TOKEN_ID}{i}": float(logs[i]) for i in (token, *top)}
+    return {token_name(i): float(logs[i]) for i in (token, *top)}
 
 
 def logprobs_of(
     tokens: Sequence[int], lists: Sequence[dict[str, float]], body: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the log-probabilities in the format of completions or chats."""
-    names = [f"{TOKEN_ID}{token}" for token in tokens]
+    names = [token_name(token) for token in tokens]
     if "messages" not in body:
         return {"tokens": names, "top_logprobs": lists}
     content = []
