@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,12 @@ from otm._core.arithmetic import read_only
 from otm._core.checks import as_array, name_row
 from otm._core.display.text import shown
 from otm._core.numbers import as_integer, as_real
+from otm._core.probs.largest import near_largest
 from otm._core.probs.sparse import SparseProbs, Tokens
 from otm._core.tensors import is_tensor, to_host
 from otm.errors import InvalidDistributionError, InvalidParameterError
 
 KEEP = "or None to keep all tokens"
-
-GROUP = 32
-"""Number of scores per group in the search for the largest scores."""
 
 
 @dataclass(frozen=True)
@@ -219,10 +217,16 @@ class SamplingParameters:
             raise InvalidDistributionError(
                 f"logits of shape {scores.shape}; pass the rows of logits as an array [M, V]"
             )
-        k = 1 if self.temperature == 0 else self.top_k
-        if scores.dtype.kind == "f" and k is not None and k < scores.shape[-1]:
-            return [_truncated(self, row, k) for row in scores]
-        return [_supported(_all_tokens(scores.shape[-1]), probs) for probs in self(scores)]
+        if scores.dtype.kind != "f":
+            return [_supported(_all_tokens(scores.shape[-1]), probs) for probs in self(scores)]
+        k = 1 if self.temperature == 0 else self.top_k or scores.shape[-1]
+        truncates = k < scores.shape[-1]
+        probs_of: Any = partial(_truncated, self, k) if truncates else partial(_untruncated, self)
+        found = [probs for probs in map(probs_of, scores) if probs is not None]
+        if len(found) < len(scores):
+            # A row is invalid, and the call raises.
+            self(scores)
+        return found
 
 
 def as_sampling(sampling: object) -> SamplingParameters:
@@ -342,19 +346,17 @@ def _check_rows(highest: Any) -> None:
     )
 
 
-def _truncated(sampling: SamplingParameters, scores: Any, k: int) -> SparseProbs:
-    """Return the distribution of a row with few kept tokens, after discarding most tokens."""
+def _truncated(sampling: SamplingParameters, k: int, scores: Any) -> SparseProbs | None:
+    """Return the distribution of a row with few kept tokens, or None if the row has none."""
     if sampling.temperature == 0:
         # If the row has a NaN, argmax returns its index.
         first = scores.argmax()
         if not abs(scores[first]) < math.inf:
-            # The row is invalid, and the call raises.
-            sampling(scores)
+            return None
         return SparseProbs.from_support(np.array([first]), np.ones(1))
-    near, highest = _near_largest(scores, k)
-    if not highest < math.inf:
-        # The row has a NaN or +∞, and the call raises.
-        sampling(scores)
+    near, highest = near_largest(scores, k)
+    if not abs(highest) < math.inf:
+        return None
     values = scores[near]
     kept = values >= np.partition(values, -k)[-k]
     tokens, values = near[kept], values[kept]
@@ -364,27 +366,24 @@ def _truncated(sampling: SamplingParameters, scores: Any, k: int) -> SparseProbs
     return _supported(tokens, probs)
 
 
+def _untruncated(sampling: SamplingParameters, scores: Any) -> SparseProbs | None:
+    """Return the distribution of a row without top-k, or None if the row has none.
+
+    Scores of −∞ are left out first, because their exponentials are slow.
+    """
+    tokens = _all_tokens(scores.size)
+    if scores.min() == -math.inf:
+        tokens = np.flatnonzero(scores > -math.inf)
+        scores = scores[tokens]
+    highest = scores.max(initial=-math.inf)
+    if not abs(highest) < math.inf:
+        return None
+    return _supported(tokens, sampling._weighed(np, scores.astype(np.float64), np.float64(highest)))
+
+
 def kth_largest(scores: Any, k: int) -> Any:
     """Return the k-th largest score; a cheap lower bound discards most scores first."""
-    return np.partition(scores[_near_largest(scores, k)[0]], -k)[-k]
-
-
-def _near_largest(scores: Any, k: int) -> tuple[Tokens, Any]:
-    """Return a small set of tokens, among them those with the k largest scores, and the top score.
-
-    Scores are split into groups.  The threshold is the k-th largest group maximum, so at least k
-    scores reach the threshold.
-    """
-    groups = scores.size // GROUP
-    if k > groups:
-        return _all_tokens(scores.size), scores.max()
-    whole = groups * GROUP
-    of_groups = scores[:whole].reshape(GROUP, groups).max(axis=0)
-    highest = of_groups.max()
-    if whole < scores.size:
-        # The maximum is NaN if any score is NaN.
-        highest = np.maximum(highest, scores[whole:].max())
-    return np.flatnonzero(scores >= np.partition(of_groups, -k)[-k]), highest
+    return np.partition(scores[near_largest(scores, k)[0]], -k)[-k]
 
 
 @cache

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, is_exact, read_only, zeros
 from otm._core.checks import Drafts, Uniforms
+from otm._core.probs.largest import near_largest
 from otm._core.ratios.order import places_along
 from otm.drafts.base import DifferentTokens
 
@@ -92,9 +93,8 @@ def most_probable(probs: Probs, count: int) -> npt.NDArray[np.int64]:
     """Return the positions of the largest probabilities, descending; in a tie, lowest id first."""
     # Without this line, all positions would be sorted even if none is returned.
     places = np.arange(probs.size if count > 0 else 0)
-    # A partition avoids a sort of the whole vocabulary.
+    # Then only few tokens of a large vocabulary are sorted.
     if not is_exact(probs) and 0 < count < probs.size:
-        least = np.partition(probs, probs.size - count)[probs.size - count]
-        places = np.flatnonzero(probs >= least)
+        places, _ = near_largest(probs, count)
     order: npt.NDArray[np.int64] = places[np.argsort(-probs[places], kind="stable")]
     return order[:count]

@@ -56,6 +56,9 @@ def test_sparse_laws_refuse_what_the_dense_ones_refuse(bad: float, top_k: int | 
     for temperature in (0, 1.0):
         with pytest.raises(InvalidDistributionError, match=r"NaN|∞"):
             SamplingParameters(temperature=temperature, top_k=top_k).sparse_probs_rows(logits)
+    logits[1] = -np.inf
+    with pytest.raises(InvalidDistributionError, match="row 1: the logits have only −∞"):
+        SamplingParameters(top_k=top_k).sparse_probs_rows(logits)
     with pytest.raises(InvalidDistributionError, match=r"\[V\]"):
         SamplingParameters().sparse_probs(logits)
     with pytest.raises(InvalidDistributionError, match=r"\[M, V\]"):

@@ -24,6 +24,7 @@ from otm.drafts import (
     Top,
     WithoutReplacement,
 )
+from otm.drafts.top import most_probable
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftsError,
@@ -336,3 +337,14 @@ def test_probs_by_their_support_are_refused_with_what_to_do(kind: Any) -> None:
     with pytest.raises(InvalidDistributionError, match=r"tokens=probs\.tokens"):
         kind(probs, 2)
     assert kind(probs.probabilities, 2, tokens=probs.tokens).tokens.tolist() == [7, 30]
+
+
+@pytest.mark.parametrize("values", [3, 1000])
+def test_the_most_probable_tokens_are_found_without_a_sort(values: int) -> None:
+    """Bugs: a group's second largest token, ties in the order of groups, a rest of a group."""
+    rng = np.random.default_rng(values)
+    for size in (1, 40, 330, 1000):
+        probs = rng.integers(0, values, size) / values
+        order = sorted(range(size), key=lambda i: (-probs[i], i))
+        for count in (0, 1, 2, 9, 31, size):
+            assert most_probable(probs, count).tolist() == order[:count]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
 from typing import Any, NamedTuple, TypeAlias
 
 from otm._core.arithmetic import Number
@@ -89,22 +89,26 @@ class BestFirst:
 
     def expand(self, b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
         """Rank the children of a level's nodes, and return the best children that may grow."""
-        candidates = list(self._best[b])
+        offered: list[tuple[DraftNode, list[int], list[Number]]] = []
         for node in nodes:
             draft_probs = probs(b, node.path)
-            path_probability = self._reached[b].get(
-                id(node), 1 + 0 * draft_probs.probabilities.item(0)
-            )
-            for i in most_probable(draft_probs.probabilities, self._nodes).tolist():
-                child = DraftNode((*node.path, draft_probs.tokens.item(i)))
-                candidates.append(
-                    _Candidate(path_probability * draft_probs.probabilities.item(i), node, child)
-                )
-        self._best[b] = nsmallest(self._nodes, candidates, key=lambda candidate: candidate.rank)
-        depth = len(nodes[0].path) + 1 if nodes else -1
-        new = [candidate for candidate in self._best[b] if len(candidate.node.path) == depth][
-            : self._width
+            reached = self._reached[b].get(id(node), 1 + 0 * draft_probs.probabilities.item(0))
+            places = most_probable(draft_probs.probabilities, self._nodes)
+            values = (reached * draft_probs.probabilities[places]).tolist()
+            offered.append((node, draft_probs.tokens[places].tolist(), values))
+        # Nodes are made only for paths that may be among the best.
+        known = [candidate.probability for candidate in self._best[b]]
+        every = itertools.chain(known, *(values for _, _, values in offered))
+        least = min(nlargest(self._nodes, every), default=0)
+        new = [
+            _Candidate(value, node, DraftNode((*node.path, token)))
+            for node, tokens, values in offered
+            for token, value in zip(tokens, values, strict=True)
+            if value >= least
         ]
+        self._best[b] = nsmallest(self._nodes, self._best[b] + new, key=lambda each: each.rank)
+        depth = len(nodes[0].path) + 1 if nodes else -1
+        new = [each for each in self._best[b] if len(each.node.path) == depth][: self._width]
         self._reached[b] = {id(candidate.node): candidate.probability for candidate in new}
         return [candidate.node for candidate in new]
 

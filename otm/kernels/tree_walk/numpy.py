@@ -78,6 +78,15 @@ def winner(masses: Outside, points: int = POINTS) -> Winner:
     return Winner(wins, drawn, certain)
 
 
+def winner_of_row(masses: Outside, points: int = POINTS) -> Winner:
+    """Return the distribution of the winner of one row [V], computed from the drafted tokens."""
+    drafted = np.flatnonzero(masses.draft)
+    few = Outside(masses.target[drafted], masses.draft[drafted], *masses[2:])
+    won, wins = winner(few, points), 0 * masses.draft
+    wins[drafted] = won.wins
+    return won._replace(wins=wins)
+
+
 def starting_points(of_certain: Any, hidden: Any, count: int) -> list[Any]:
     """Return the points from which Newton's method makes a step, each [..., 1].
 
@@ -156,7 +165,7 @@ def _verify_one(
         outside = np.where(is_certain, nothing, everything), np.where(is_certain, nothing, below)
         masses = Outside(*outside, of_certain, hidden)
         # Without a certain or a drawn child, nothing depends on c.
-        won = winner(masses, points if certain.size and drawn.size else 0)
+        won = winner_of_row(masses, points if certain.size and drawn.size else 0)
         left = residual(row, is_certain, of_certain, share, won)
         excess = left.sum() if left.dtype == object else left.sum() / UNIT
         # Only rounding can make the residual empty.
