@@ -37,6 +37,7 @@ from otm.decoding.policies import GammaPolicy, huggingface_heuristic
 from otm.decoding.reading import LogitsProcessor
 from otm.decoding.rendering import render_trace, trace_legend
 from otm.decoding.sampling_parameters import SamplingParameters
+from otm.decoding.text_probs import sampled_log_probs
 from otm.decoding.trace import Generation, Seconds, Step
 from otm.decoding.verifiers.base import TargetProbs, Verifier
 from otm.decoding.verifiers.block_traversal import verify_traversal
@@ -85,6 +86,7 @@ __all__ = [
     "huggingface_heuristic",
     "read_generation_config",
     "render_trace",
+    "sampled_log_probs",
     "skip_gram_heads",
     "spectr",
     "spectr_verifier",
