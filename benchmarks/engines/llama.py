@@ -100,3 +100,7 @@ def audit_llama(python: Path, model: Path, requests: int) -> list[dict[str, Any]
         name = "llama-cpp-python, prompt lookup"
         records.append(audited(name, address, lossless=True, sampling=SAMPLING, **common))
     return records
+
+
+if __name__ == "__main__":
+    sys.exit(main())

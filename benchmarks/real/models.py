@@ -28,7 +28,7 @@ from otm.models import (
     load,
 )
 
-__all__ = ["DRAFTS", "KINDS", "MAIN", "NAMES", "Real", "load_real"]
+__all__ = ["DRAFTS", "KINDS", "MAIN", "NAMES", "Real", "fast_type", "load_real"]
 
 NAMES = {"SmolLM2": "SmolLM2-135M", "Gemma": "gemma-3-270m"}
 KINDS = ("chat", "summary", "code", "story")
@@ -134,6 +134,15 @@ class Real:
     @cached_property
     def _small(self) -> "Real":
         return load_real("SmolLM2", self.model.dtype)
+
+
+def fast_type() -> Any:
+    """Return bfloat16 if the processor has instructions for it, else float32, which is faster."""
+    import torch
+
+    has = torch.cpu.get_capabilities()
+    native = any(has.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16"))
+    return torch.bfloat16 if native else torch.float32
 
 
 def load_real(name: str, dtype: Any) -> Real:

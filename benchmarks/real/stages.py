@@ -24,12 +24,10 @@ class Stage(NamedTuple):
 
 
 def efficiency(size: Size, *, name: str) -> dict[str, Any]:
-    import torch
-
     from benchmarks.real.efficiency import efficiency
-    from benchmarks.real.models import load_real
+    from benchmarks.real.models import fast_type, load_real
 
-    return efficiency(load_real(name, torch.bfloat16), *size)
+    return efficiency(load_real(name, fast_type()), *size)
 
 
 def speed(size: Size, *, name: str) -> dict[str, Any]:
@@ -42,12 +40,10 @@ def speed(size: Size, *, name: str) -> dict[str, Any]:
 
 
 def outside(size: Size, *, name: str) -> dict[str, Any]:
-    import torch
-
-    from benchmarks.real.models import load_real
+    from benchmarks.real.models import fast_type, load_real
     from benchmarks.real.outside import outside
 
-    return outside(load_real(name, torch.bfloat16), size.tokens)
+    return outside(load_real(name, fast_type()), size.tokens)
 
 
 def iteration(size: Size) -> dict[str, Any]:
