@@ -13,7 +13,7 @@ from tests.repo.pages import ROOT, modules, read
 PAGES = [x for place in ("*.md", "docs/**/*.md", "examples/**/*.md") for x in ROOT.glob(place)]
 NAMES = sorted(x.relative_to(ROOT).as_posix() for x in PAGES if "_build" not in x.parts)
 
-SLOW = "docs/audit.md"
+SLOW = ("docs/audit.md", "docs/audit-server.md")
 
 BLOCKS = re.compile(r"^```.*?^```$|^\$\$$.*?^\$\$$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]*`")
@@ -67,8 +67,9 @@ def test_links_citations_and_formulas() -> None:
 def parts() -> dict[str, str]:
     """Return the pages with examples; the blocks of a slow page run one by one."""
     pages = {x: read(x) for x in NAMES if x.startswith("docs/") or x == "README.md"}
-    for number, block in enumerate(re.split("^(?=```python)", pages.pop(SLOW), flags=re.MULTILINE)):
-        pages[f"{SLOW}, block {number}"] = block
+    for page in SLOW:
+        blocks = re.split("^(?=```python)", pages.pop(page), flags=re.MULTILINE)
+        pages |= {f"{page}, block {number}": block for number, block in enumerate(blocks)}
     return {name: text for name, text in pages.items() if ">>> " in text}
 
 
@@ -78,10 +79,11 @@ PARTS = parts()
 @pytest.mark.parametrize("name", PARTS)
 def test_examples_print_what_the_page_says(name: str, need_pinned: Callable[[str], None]) -> None:
     names: dict[str, object] = {}
-    if name.startswith((SLOW, "docs/tutorial.md")):  # where Hypothesis finds counterexamples
+    page, is_block, _ = name.partition(", block ")
+    if is_block or name == "docs/tutorial.md":  # where Hypothesis finds counterexamples
         need_pinned("hypothesis")
-    if name.startswith(SLOW):
-        for example in doctest.DocTestParser().get_examples(read(SLOW).split(PARTS[name])[0]):
+    if is_block:
+        for example in doctest.DocTestParser().get_examples(read(page).split(PARTS[name])[0]):
             if re.match("from |import |def |class ", example.source):
                 exec(example.source, names)
     text = re.sub("^```.*$", "", PARTS[name], flags=re.MULTILINE)
