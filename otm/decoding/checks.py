@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -102,15 +103,34 @@ def check_options(options: Mapping[str, Any], known: Iterable[str]) -> None:
             f"there is no option {unknown[0]!r}; the options are {', '.join(known)}; pass "
             "temperature, top_k, top_p and min_p as sampling=SamplingParameters(…)"
         )
-    kinds = {
-        "stop": "of the new tokens that returns whether to stop",
-        "logits_processor": "of token ids [M, L], scores [M, V] and prompt indices [M] that "
-        "returns scores",
-    }
-    for name, kind in kinds.items():
-        function = options.get(name)
-        if function is not None and not callable(function):
-            raise InvalidParameterError(f"{name} = {shown(function)}; give a function {kind}")
+    stop = options.get("stop")
+    if stop is not None and not callable(stop):
+        raise InvalidParameterError(
+            f"stop = {shown(stop)}; give a function of the new tokens that returns whether to stop"
+        )
+    check_processor(options.get("logits_processor"))
+
+
+def check_processor(processor: Any) -> None:
+    """Raise if a logits processor is not a function of three arguments."""
+    said = f"logits_processor = {shown(processor)}"
+    form = (
+        "a function of token ids [M, L], scores [M, V] and prompt indices [M] that returns scores"
+    )
+    if not (processor is None or callable(processor)):
+        raise InvalidParameterError(f"{said}; give {form}")
+    try:
+        signature = None if processor is None else inspect.signature(processor)
+    except (TypeError, ValueError):  # Python does not know the arguments of all functions
+        return
+    try:
+        if signature is not None:
+            signature.bind(None, None, None)
+    except TypeError:
+        raise InvalidParameterError(
+            f"{said} does not take three arguments; give {form}, such as lambda tokens, scores, _: "
+            "processor(tokens, scores) for a processor of transformers"
+        ) from None
 
 
 def as_flag(value: Any, name: str) -> bool:

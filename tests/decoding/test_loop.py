@@ -278,6 +278,12 @@ GOOD = _Logits([0.0, 1.0, 2.0])
         ([[0]], {"draft_sampling": {}}, InvalidParameterError, "sampling = {}"),
         ([[0]], {"stop": 5}, InvalidParameterError, "stop = 5"),
         ([[0]], {"logits_processor": 5}, InvalidParameterError, "logits_processor = 5"),
+        (
+            [[0]],
+            {"logits_processor": lambda tokens, scores: scores},
+            InvalidParameterError,
+            "does not take three arguments.*lambda tokens, scores, _",
+        ),
         ([[0]], {"seed": True}, InvalidParameterError, "seed = True"),
         ([[0]], {"gamma": -(10**5000)}, InvalidParameterError, "γ = <a negative integer"),
         ([[0]], {"max_tokens": -(10**5000)}, InvalidParameterError, "max_tokens = <"),

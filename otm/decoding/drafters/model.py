@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeGuard
 
-from otm._core.display.text import shown
 from otm._core.numbers import check_name
 from otm._core.probs.sparse import SparseProbs
 from otm._core.rule import DRAFT_KINDS
+from otm.decoding.checks import check_processor
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.base import (
     Branching,
@@ -20,7 +20,7 @@ from otm.decoding.drafters.base import (
 )
 from otm.decoding.reading import Context, LogitsProcessor, ProbsAfter, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.errors import InvalidInputError, InvalidParameterError
+from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel
 
 
@@ -39,11 +39,7 @@ class ReadingDrafter(Drafter):
                 f"the draft model is a {kind.__name__}; give a LanguageModel, such as "
                 "HuggingFaceModel(model)"
             )
-        if not (processor is None or callable(processor)):
-            raise InvalidParameterError(
-                f"logits_processor = {shown(processor)}; give a function of token ids [M, L], "
-                "scores [M, V] and prompt indices [M] that returns scores"
-            )
+        check_processor(processor)
         self.vocabulary = model.vocabulary
         self.context_length = model.context_length
         self.model = model
