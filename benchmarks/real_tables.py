@@ -36,13 +36,19 @@ def found(stage: str) -> list[Any]:
 def signed(contents: list[Any], stage: str) -> str:
     """Return a line with the command and, for each model, the machine and the size."""
     said = "; ".join(
-        f"{content['model']}: {content['prompts of a kind']} prompts of each kind, "
+        f"{content['model']}{in_type(content)}: {content['prompts of a kind']} prompts of each "
+        "kind, "
         f"{content['threads']} threads, load {content['load before']:.1f} before, "
         f"{content['cpu']}, {content['date']}, torch {content['versions']['torch']}, "
         f"transformers {content['versions']['transformers']}"
         for content in contents
     )
     return f"\n`python -m benchmarks.real`, stage {stage}; {said}.\n"
+
+
+def in_type(content: dict[str, Any]) -> str:
+    """Return the type of a record's weights, if the record has it."""
+    return f" in {content['dtype'].removeprefix('torch.')}" if "dtype" in content else ""
 
 
 def settings(contents: list[Any]) -> dict[str, Any]:

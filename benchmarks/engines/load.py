@@ -17,7 +17,7 @@ SERVERS = (Served("none", None), Served("n-grams", None), Served("n-grams", "blo
 IN_FLIGHT = (1, 2, 4, 8, 16)
 TOKENS = 32
 RUNS = 3
-"""Number of measurements, of which the table has the median."""
+"""Number of measurements; the table has their median."""
 
 
 def rates_of_servers(folder: Path) -> list[dict[str, Any]]:

@@ -10,17 +10,12 @@ from benchmarks.loops.models import VOCABULARY, random_pair
 from figures.shipped_pairs import prompts_of_text
 from otm.decoding import (
     BestFirstDrafter,
-    DeviceVerifier,
     Drafter,
     DrawnTreeDrafter,
     Generation,
     SamplingParameters,
-    Verifier,
     spectr,
     speculative,
-    stream,
-    verify_target_only,
-    verify_walk_and_keep,
 )
 from otm.models import LanguageModel, load
 
@@ -88,21 +83,25 @@ def overhead_of_trees(
     tokens: int,
     sampling: SamplingParameters,
 ) -> list[dict[str, Any]]:
-    """Measure steps with trees of 32 drafts, verified on the host and by tensor operations."""
-    prompts, options = [tuple(prompt)], {"gamma": DEPTH, "max_tokens": tokens, "sampling": sampling}
-    best_first = BestFirstDrafter(draft, NODES, None, sampling)
-    drawn = DrawnTreeDrafter(draft, NODES, sampling=sampling)
-    ways: tuple[tuple[str, Drafter, Verifier], ...] = (
-        ("target-only", best_first, verify_target_only),
-        ("walk and keep", drawn, verify_walk_and_keep),
-    )
+    """Measure steps with trees of 32 drafts, verified where `spectr` chooses to."""
+    drafters: dict[str, Drafter] = {
+        "target-only": BestFirstDrafter(draft, NODES, None, sampling),
+        "walk and keep": DrawnTreeDrafter(draft, NODES, sampling=sampling),
+    }
     rows = []
-    for rule, drafter, on_host in ways:
-        for place, verifier in (("host", on_host), ("device", DeviceVerifier(rule))):
-            for seed in (1, 0):  # the first run does not count
-                steps = stream(target, prompts, drafter, verifier, seed=seed, **options)
-                generation = Generation(tuple(prompts), tuple(steps))
-            rows.append(time_of_step(f"{rule}, {place}", NODES, generation))
+    for rule, drafter in drafters.items():
+        for seed in (1, 0):  # the first run does not count
+            generation = spectr(
+                target,
+                drafter,
+                [tuple(prompt)],
+                rule=rule,
+                gamma=DEPTH,
+                max_tokens=tokens,
+                sampling=sampling,
+                seed=seed,
+            )
+        rows.append(time_of_step(f"{rule}, tree", NODES, generation))
     return rows
 
 

@@ -353,11 +353,12 @@ def test_rules_take_the_kernel_where_it_is_faster() -> None:
 
     made = rounds("walk and keep", on_gpu, drawn)
     assert isinstance(made._drafts, tree_drafts.GrownTrees)
-    made = rounds(None, wide, drawn)
+    made = rounds("target-only", wide, CERTAIN[0])
     assert isinstance(made._drafts, tree_drafts.HostTrees)
     assert rounds("target-only", on_gpu, CERTAIN[0]).place == "device"
     for rule, *others in [
-        ("walk and keep", TARGET, drawn),
+        ("walk and keep", wide, drawn),
+        (None, wide, drawn),
         ("walk and keep", flat, drawn),
         ("walk and keep", on_gpu, drawn, lambda ids, scores, rows: scores),
         ("target-only", on_gpu, drawn),
