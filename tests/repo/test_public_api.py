@@ -49,9 +49,10 @@ otm.decoding: AcceleratedDrafter Beams BestFirstDrafter Branching DecodingOption
     GreedyBlockVerifier Hypothesis LogitsProcessor ModelDrafter NonAutoregressiveDrafter
     PromptLookup Randomness SamplingParameters Seconds Shape StaticTreeDrafter Step StringDrafter
     TargetProbs Verifier autoregressive beam_search entropy_window_verifier huggingface_heuristic
-    read_generation_config render_trace skip_gram_heads spectr spectr_verifier speculative
-    speculative_beam_search stream trace_legend tree_rules verify_branch_and_keep verify_chain
-    verify_greedy_paths verify_hierarchical verify_target_only verify_traversal verify_walk_and_keep
+    read_generation_config render_trace sampled_log_probs skip_gram_heads spectr spectr_verifier
+    speculative speculative_beam_search stream trace_legend tree_rules verify_branch_and_keep
+    verify_chain verify_greedy_paths verify_hierarchical verify_target_only verify_traversal
+    verify_walk_and_keep
 otm.drafts: IID DraftDistribution Greedy HubPairs Independent Joint Top WithoutReplacement
 otm.errors: CertificateError DownloadError EndpointError InvalidDistributionError
     InvalidDraftCountError InvalidDraftsError InvalidInputError InvalidParameterError
