@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from otm._core.arithmetic import Number
+from otm._core.checks import as_array
 from otm._core.numbers import as_integer, as_positive
 from otm._core.probs.sparse import SparseProbs
 from otm.coupling.build import PlanBuilder, PlanOfRule
 from otm.decoding.checks import as_prompts, check_models
 from otm.decoding.reading import ProbsAfter, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.decoding.verifiers.by_rule import tree_rule
 from otm.decoding.verifiers.recursion import build_tree_plan
-from otm.errors import InvalidInputError, InvalidParameterError
+from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel
+from otm.rules import named
 
 
 def sampled_log_probs(
@@ -47,8 +49,8 @@ def sampled_log_probs(
     text : sequence of int
         The new tokens, with the end token if the text has one.
     rule : str or callable
-        A name, or a function from a `Problem` to a plan, as for `spectr`; the rule must select one
-        draft at a time.
+        The name of a rule that has a plan, such as "optimal", or a function from a `Problem` to a
+        plan; the drafts must be independent.
     gamma : int, optional
         Number of drafts γ of a step.
     sampling, draft_sampling : SamplingParameters, optional
@@ -67,7 +69,9 @@ def sampled_log_probs(
         If an argument is not a model or not tokens, or if the rule cannot sample this text: then it
         comes from other models, other sampling parameters or another rule.
     InvalidParameterError
-        If the rule needs several drafts or whole blocks, or a number is outside its range.
+        If the rule needs other drafts, or a number is outside its range.
+    UnknownMethodError
+        If no rule of this name has a plan; rules that verify whole paths have none.
 
     Examples
     --------
@@ -83,33 +87,39 @@ def sampled_log_probs(
     """
     check_models(target, draft, LanguageModel)
     (context,) = as_prompts([prompt], target.vocabulary)
-    (tokens,) = as_prompts([text], target.vocabulary)
+    tokens = as_text(text, target.vocabulary)
     most = as_integer(gamma, "gamma", 0)
     limit = len(tokens) if max_tokens is None else as_positive(max_tokens, "max_tokens")
+    plan_of = rule if callable(rule) else PlanOfRule(named(rule, "plan"))
     if limit < len(tokens):
         raise InvalidInputError(
             f"the text has {len(tokens)} tokens, but max_tokens = {limit}; give the limit with "
             "which the text was decoded"
         )
+    if not tokens:
+        return ()
     aim, drafts = (
         Reader(model, how).read([context], [[tokens[:-1]]], None, whole=True)
         for model, how in ((target, sampling), (draft, draft_sampling or sampling))
     )
-    probs = sampled_probs(aim, drafts, tokens, as_plan_builder(rule), gamma=most, limit=limit)
+    probs = sampled_probs(aim, drafts, tokens, plan_of, gamma=most, limit=limit)
     return tuple(map(math.log, probs))
 
 
-def as_plan_builder(rule: str | PlanBuilder) -> PlanBuilder:
-    """Return the function from a problem to the plan of a rule, which must have one."""
-    if callable(rule):
-        return rule
-    listed = tree_rule(rule)
-    if not listed.plan:
-        raise InvalidParameterError(
-            f'rule = "{listed.name}" does not select one draft at a time; give a rule that has a '
-            'plan, such as "optimal"'
+def as_text(text: Any, vocabulary: int) -> tuple[int, ...]:
+    """Return a text as a tuple of token ids, or raise."""
+    row = as_array(text, "the text", InvalidInputError)
+    if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
+        raise InvalidInputError(
+            f"the text is an array of type {row.dtype} and shape {row.shape}; give a sequence of "
+            "token ids"
         )
-    return PlanOfRule(listed)
+    wrong = row[(row < 0) | (row >= vocabulary)]
+    if wrong.size:
+        raise InvalidInputError(
+            f"the text has token {wrong[0]}; the target model has tokens 0 to {vocabulary - 1}"
+        )
+    return tuple(row.tolist())
 
 
 def sampled_probs(

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from otm.coupling import OptimalPlan
 from otm.coupling.lossy import LenientPlan, SyntheticAcceptance, TypicalAcceptance
 from otm.decoding import SamplingParameters, sampled_log_probs, spectr
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path, Reader
-from otm.decoding.text_probs import as_plan_builder, sampled_probs
-from otm.errors import InvalidInputError, InvalidParameterError
+from otm.decoding.text_probs import sampled_probs
+from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
 from otm.models import TableModel, load
 from otm.testing.sequences import output_distribution_of
 
@@ -28,6 +29,7 @@ LOSSY: dict[str, Callable[[Any], Any]] = {
     "synthetic": lambda problem: SyntheticAcceptance(problem, HALF),
     "typical": lambda problem: TypicalAcceptance(problem, Fraction(1, 3), Fraction(1, 3)),
 }
+RULES = LOSSY | {"optimal": OptimalPlan}
 
 
 def models(seed: int) -> tuple[TableModel, TableModel]:
@@ -42,14 +44,14 @@ def probability(
     aim, drafts = (
         Reader(model).read([PROMPT], [[text[:-1]]], None, whole=True) for model in (target, draft)
     )
-    found = sampled_probs(aim, drafts, text, as_plan_builder(rule), **options)
+    found = sampled_probs(aim, drafts, text, rule, **options)
     try:
         return Fraction(math.prod(found))
     except InvalidInputError:
         return Fraction(0)
 
 
-@pytest.mark.parametrize("rule", [*LOSSY, "optimal"])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
     ("gamma", "limit", "end"), [(1, 3, None), (2, 4, None), (3, 3, None), (2, 4, 1), (0, 2, None)]
 )
@@ -66,14 +68,14 @@ def test_it_is_the_distribution_of_the_loop(
             [PROMPT],
             k=1,
             gamma=gamma,
-            rule=LOSSY.get(rule, rule),
+            rule=RULES[rule],
             max_tokens=limit,
             eos_token_id=end,
             uniforms=[uniforms],
         ).sequences[0]
 
     expected = output_distribution_of(text_of)
-    of = partial(probability, target, draft, rule=LOSSY.get(rule, rule), gamma=gamma, limit=limit)
+    of = partial(probability, target, draft, rule=RULES[rule], gamma=gamma, limit=limit)
     assert {text: of(text) for text in expected} == expected
     assert sum(expected.values()) == 1
     # The control: a lossy rule does not sample from the target.
@@ -117,7 +119,15 @@ def test_wrong_arguments_are_refused() -> None:
         ask([0, 1], "optimal")
     with pytest.raises(InvalidInputError, match="3 tokens, but max_tokens = 2"):
         ask([0, 0, 0], "optimal", max_tokens=2)
-    with pytest.raises(InvalidParameterError, match="does not select one draft at a time"):
-        ask([0], "traversal")
+    with pytest.raises(InvalidInputError, match="the text has token 2"):
+        ask([0, 2], "optimal")
+    with pytest.raises(InvalidInputError, match=r"the text is an array .* shape"):
+        ask([[0]], "optimal")  # type: ignore[list-item]
+    for name in ("traversal", "chain"):
+        with pytest.raises(UnknownMethodError, match="cannot be used here"):
+            ask([0], name)
+    with pytest.raises(InvalidParameterError, match="rule for 1 Top drafts"):
+        ask([0, 0], "target-only")
+    assert ask([], "optimal") == ()
     with pytest.raises(InvalidInputError, match="draft is a int"):
         sampled_log_probs(target, 3, PROMPT, [0], "optimal")  # type: ignore[arg-type]
