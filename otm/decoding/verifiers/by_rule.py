@@ -44,7 +44,8 @@ def verifies_trees_on_device(rule: Rule, task: RoundsTask) -> bool:
     """Return whether a kernel verifies the trees of a task, which the target must read at once."""
     if task.target.device is None or task.processor is not None or task.is_small():
         return False
-    from otm.decoding.device.tree_drafts import KINDS, WALK, drafter_kind
+    from otm.decoding.device.tree_drafts import KINDS, drafter_kind
+    from otm.kernels.tree.verify import WALK
 
     # On a CPU, the host verifies faster, because it computes only with the tokens of the drafts.
     if rule.name == WALK and task.is_on_cpu():
