@@ -112,6 +112,7 @@ def audit_transformers(
     name: str = "transformers",
     *,
     lossless: bool = True,
+    tv: float = TV,
 ) -> dict[str, Any]:
     """Audit the server of transformers, which returns only texts, against the model in files."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -126,6 +127,7 @@ def audit_transformers(
             name,
             address,
             lossless=lossless,
+            tv=tv,
             model=HuggingFaceModel(model),
             tokenizer=AutoTokenizer.from_pretrained(subject.target),
             name=str(subject.target),
@@ -138,7 +140,9 @@ def audit_transformers(
     return record
 
 
-def audited(server: str, address: str, *, lossless: bool, **options: Any) -> dict[str, Any]:
+def audited(
+    server: str, address: str, *, lossless: bool, tv: float = TV, **options: Any
+) -> dict[str, Any]:
     """Audit a server, print the report, and return the record with its time in seconds.
 
     If the server stops answering, the record has the error, so that other servers keep theirs.
@@ -146,7 +150,7 @@ def audited(server: str, address: str, *, lossless: bool, **options: Any) -> dic
     start = time.monotonic()
     record: dict[str, Any] = {"server": server, "right": False}
     try:
-        report = audit_server(address, max_tokens=TOKENS, tv=TV, **options)
+        report = audit_server(address, max_tokens=TOKENS, tv=tv, **options)
     except EndpointError as error:
         record["error"] = shows = str(error)
     else:

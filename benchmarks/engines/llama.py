@@ -85,6 +85,8 @@ def audit_llama(python: Path, model: Path, requests: int) -> list[dict[str, Any]
         "logprobs": SIZE.listed,
         "requests": requests,
         "concurrency": (1,),
+        # An answer takes seconds, for the server sorts the whole vocabulary for each token.
+        "tv": 0.1,
     }
     records = []
     with llama_server(python, model, SIZE, lookup=False) as address:
