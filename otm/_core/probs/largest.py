@@ -15,8 +15,8 @@ GROUP = 32
 def near_largest(values: Any, count: int) -> tuple[Tokens, Any]:
     """Return few positions, ascending, with those of the largest values, and the largest value.
 
-    Values are split into groups.  The threshold is the largest group maximum but `count` − 1, so at
-    least `count` values reach the threshold.
+    Values are split into groups.  The threshold is the `count`-th largest of the groups' maxima, so
+    at least `count` values reach it.
     """
     groups = values.size // GROUP
     if count > groups:
