@@ -14,7 +14,7 @@ from benchmarks.engines.real import PROMPTS, SIZE
 __all__ = ["rates_of_servers"]
 
 SERVERS = (Served("none", None), Served("n-grams", None), Served("n-grams", "block"))
-IN_FLIGHT = (1, 2, 4, 8, 16)
+IN_FLIGHT = (1, 4, 16)
 TOKENS = 32
 RUNS = 3
 """Number of measurements; the table has their median."""
