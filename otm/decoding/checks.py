@@ -35,23 +35,27 @@ def as_prompts(prompts: Any, vocabulary: int) -> tuple[Context, ...]:
     if not rows:
         raise InvalidInputError("there is no prompt; give at least one")
     for b, row in enumerate(rows):
-        if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
-            raise InvalidInputError(
-                f"prompt {b} is an array of type {row.dtype} and shape {row.shape}; each prompt "
-                "must be a sequence of token ids; pass a single prompt as [prompt]"
-            )
+        advice = "each prompt must be a sequence of token ids; pass a single prompt as [prompt]"
+        check_tokens(row, f"prompt {b}", vocabulary, advice)
         if row.size == 0:
             raise InvalidInputError(
                 f"prompt {b} is empty; a model needs at least one token to continue, such as its "
                 "token for the beginning of a text"
             )
-        wrong = row[(row < 0) | (row >= vocabulary)]
-        if wrong.size:
-            raise InvalidInputError(
-                f"prompt {b} has token {wrong[0]}; the target model has tokens 0 to "
-                f"{vocabulary - 1}"
-            )
     return tuple(tuple(row.tolist()) for row in rows)
+
+
+def check_tokens(row: npt.NDArray[Any], name: str, vocabulary: int, advice: str) -> None:
+    """Raise unless an array is one row of token ids of the target model."""
+    if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
+        raise InvalidInputError(
+            f"{name} is an array of type {row.dtype} and shape {row.shape}; {advice}"
+        )
+    wrong = row[(row < 0) | (row >= vocabulary)]
+    if wrong.size:
+        raise InvalidInputError(
+            f"{name} has token {wrong[0]}; the target model has tokens 0 to {vocabulary - 1}"
+        )
 
 
 def as_end(end: Any, vocabulary: int) -> frozenset[int]:
@@ -113,19 +117,20 @@ def check_options(options: Mapping[str, Any], known: Iterable[str]) -> None:
 
 def check_processor(processor: Any) -> None:
     """Raise if a logits processor is not a function of three arguments."""
+    if processor is None:
+        return
     said = f"logits_processor = {shown(processor)}"
     form = (
         "a function of token ids [M, L], scores [M, V] and prompt indices [M] that returns scores"
     )
-    if not (processor is None or callable(processor)):
+    if not callable(processor):
         raise InvalidParameterError(f"{said}; give {form}")
     try:
-        signature = None if processor is None else inspect.signature(processor)
+        signature = inspect.signature(processor)
     except (TypeError, ValueError):  # Python does not know the arguments of all functions
         return
     try:
-        if signature is not None:
-            signature.bind(None, None, None)
+        signature.bind(None, None, None)
     except TypeError:
         raise InvalidParameterError(
             f"{said} does not take three arguments; give {form}, such as lambda tokens, scores, _: "

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from otm._core.arithmetic import Number
 from otm._core.checks import as_array
 from otm._core.numbers import as_integer, as_positive
 from otm._core.probs.sparse import SparseProbs
 from otm.coupling.build import PlanBuilder, PlanOfRule
-from otm.decoding.checks import as_prompts, check_models
+from otm.decoding.checks import as_prompts, check_models, check_tokens
 from otm.decoding.reading import ProbsAfter, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.verifiers.recursion import build_tree_plan
@@ -87,7 +86,9 @@ def sampled_log_probs(
     """
     check_models(target, draft, LanguageModel)
     (context,) = as_prompts([prompt], target.vocabulary)
-    tokens = as_text(text, target.vocabulary)
+    row = as_array(text, "the text", InvalidInputError)
+    check_tokens(row, "the text", target.vocabulary, "give a sequence of token ids")
+    tokens: tuple[int, ...] = tuple(row.tolist())
     most = as_integer(gamma, "gamma", 0)
     limit = len(tokens) if max_tokens is None else as_positive(max_tokens, "max_tokens")
     plan_of = rule if callable(rule) else PlanOfRule(named(rule, "plan"))
@@ -104,22 +105,6 @@ def sampled_log_probs(
     )
     probs = sampled_probs(aim, drafts, tokens, plan_of, gamma=most, limit=limit)
     return tuple(map(math.log, probs))
-
-
-def as_text(text: Any, vocabulary: int) -> tuple[int, ...]:
-    """Return a text as a tuple of token ids, or raise."""
-    row = as_array(text, "the text", InvalidInputError)
-    if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
-        raise InvalidInputError(
-            f"the text is an array of type {row.dtype} and shape {row.shape}; give a sequence of "
-            "token ids"
-        )
-    wrong = row[(row < 0) | (row >= vocabulary)]
-    if wrong.size:
-        raise InvalidInputError(
-            f"the text has token {wrong[0]}; the target model has tokens 0 to {vocabulary - 1}"
-        )
-    return tuple(row.tolist())
 
 
 def sampled_probs(
