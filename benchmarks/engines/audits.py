@@ -120,7 +120,7 @@ def audit_transformers(
     from otm.models import HuggingFaceModel
 
     start = time.monotonic()
-    model = AutoModelForCausalLM.from_pretrained(subject.target).eval()
+    model = AutoModelForCausalLM.from_pretrained(subject.target, dtype="float32").eval()
     with transformers_server(subject.size) as address:
         up = time.monotonic()
         record = audited(

@@ -82,9 +82,10 @@ def vllm_server(
 
 @contextmanager
 def transformers_server(size: Size = TINY) -> Iterator[str]:
-    """Serve models by transformers, whose server has no speculation and no log-probabilities."""
+    """Serve models in float32 by transformers, whose server gives neither drafts nor log-probs."""
     script = "from transformers.cli.transformers import main; main()"
-    with served([sys.executable, "-c", script, "serve"], QUIET | threads(size)) as address:
+    command = [sys.executable, "-c", script, "serve", "--dtype", "float32"]
+    with served(command, QUIET | threads(size)) as address:
         yield address
 
 

@@ -14,7 +14,6 @@ with their exact distribution.  `rounding-smollm2` compares greedy texts in bflo
 """
 
 import argparse
-import hashlib
 import json
 import os
 import resource
@@ -26,6 +25,7 @@ from pathlib import Path
 from benchmarks.command import keep
 from benchmarks.layout import RESULTS
 from benchmarks.machine import machine
+from benchmarks.real.models import code
 from benchmarks.real.stages import STAGES, Size
 
 QUICK = Size(prompts=1, tokens=4)
@@ -105,14 +105,6 @@ def is_done(path: Path) -> bool:
         return False
     found = json.loads(path.read_text(encoding="utf-8"))
     return bool(found["code"] == code() and found["cpu"] == machine()["cpu"])
-
-
-def code() -> str:
-    """Return a digest of this folder, which makes older records invalid."""
-    whole = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.[pt]*")):
-        whole.update(path.read_bytes())
-    return whole.hexdigest()[:16]
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The two real models, the frozen prompts as tokens, and the drafts by name."""
 
+import hashlib
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from otm.models import (
     load,
 )
 
-__all__ = ["DRAFTS", "KINDS", "MAIN", "NAMES", "Real", "fast_type", "load_real"]
+__all__ = ["DRAFTS", "KINDS", "MAIN", "NAMES", "Real", "code", "fast_type", "load_real"]
 
 NAMES = {"SmolLM2": "SmolLM2-135M", "Gemma": "gemma-3-270m"}
 KINDS = ("chat", "summary", "code", "story")
@@ -134,6 +135,14 @@ class Real:
     @cached_property
     def _small(self) -> "Real":
         return load_real("SmolLM2", self.model.dtype)
+
+
+def code() -> str:
+    """Return a digest of this folder, which makes older records invalid."""
+    whole = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.[pt]*")):
+        whole.update(path.read_bytes())
+    return whole.hexdigest()[:16]
 
 
 def fast_type() -> Any:

@@ -8,9 +8,8 @@ import json
 from collections import Counter
 from typing import Any
 
-from benchmarks.real.__main__ import code
 from benchmarks.real.identities import continuation, ways_of
-from benchmarks.real.models import CACHE, MAIN, Real
+from benchmarks.real.models import CACHE, MAIN, Real, code
 from otm.audit import compare_greedy
 
 __all__ = ["rounding"]
