@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.command import keep
 from benchmarks.engines.audits import audited
-from benchmarks.engines.engine import llama_server
+from benchmarks.engines.engine import Size, llama_server
 from benchmarks.engines.real import MODEL, PROMPTS, SAMPLING, SIZE
 from benchmarks.machine import machine
 from otm.decoding import SamplingParameters
@@ -45,12 +45,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engines.llama", description=__doc__)
     parser.add_argument("python", type=Path, help="Python of the environment of the server")
     parser.add_argument("--requests", type=int, default=2_000, help="most requests of a server")
+    parser.add_argument("--threads", type=int, default=SIZE.threads, help="threads of the server")
     parser.add_argument("--save", action="store_true", help="save the record in the repository")
     options = parser.parse_args()
     start = time.monotonic()
     record: dict[str, Any] = {"machine": machine("otm"), "version": version(options.python)}
     with tempfile.TemporaryDirectory() as folder:
-        record["servers"] = audit_llama(options.python, gguf_file(Path(folder)), options.requests)
+        size = SIZE._replace(threads=options.threads)
+        model = gguf_file(Path(folder))
+        record["servers"] = audit_llama(options.python, model, size, options.requests)
     record["seconds"] = time.monotonic() - start
     print(f"\n{record['seconds']:.0f} s")
     if options.save:
@@ -75,21 +78,21 @@ def gguf_file(folder: Path) -> Path:
     return path
 
 
-def audit_llama(python: Path, model: Path, requests: int) -> list[dict[str, Any]]:
+def audit_llama(python: Path, model: Path, size: Size, requests: int) -> list[dict[str, Any]]:
     """Audit the server without drafts, with drafts, and with its own defaults.
 
     It answers one request at a time.
     """
     common: dict[str, Any] = {
         "prompts": PROMPTS,
-        "logprobs": SIZE.listed,
+        "logprobs": size.listed,
         "requests": requests,
         "concurrency": (1,),
         # An answer takes seconds, for the server sorts the whole vocabulary for each token.
         "tv": 0.1,
     }
     records = []
-    with llama_server(python, model, SIZE, lookup=False) as address:
+    with llama_server(python, model, size, lookup=False) as address:
         name = "llama-cpp-python, no speculation"
         records.append(audited(name, address, lossless=True, sampling=SAMPLING, **common))
         for parameter, value in DEFAULTS:
@@ -98,7 +101,7 @@ def audit_llama(python: Path, model: Path, requests: int) -> list[dict[str, Any]
             records.append(audited(name, address, lossless=False, **own, **common))
         name = "llama-cpp-python, top-p at temperature 0.7"
         records.append(audited(name, address, lossless=False, sampling=(NUCLEUS,), **common))
-    with llama_server(python, model, SIZE, lookup=True) as address:
+    with llama_server(python, model, size, lookup=True) as address:
         name = "llama-cpp-python, prompt lookup"
         records.append(audited(name, address, lossless=True, sampling=SAMPLING, **common))
     return records

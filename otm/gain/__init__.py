@@ -31,9 +31,9 @@ from otm.gain.formulas import (
     single_draft_improvement,
     walltime_improvement,
 )
-from otm.gain.latency import Latency, read_latency
+from otm.gain.latency import Latency
 from otm.gain.load import LoadedRate, LoadTable, rates_under_load
-from otm.gain.measured_latency import measure_latency
+from otm.gain.measured_latency import measure_latency, read_latency
 from otm.gain.online_gamma import OnlineGamma, best_gamma_policy
 from otm.gain.overlapped import mean_hit_rate, overlapped_improvement, parallel_improvement
 from otm.gain.recommendation import Candidate, Recommendation, recommend

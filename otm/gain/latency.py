@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
-from otm._core.files.paths import AnyPath, file_label, read_json
 from otm._core.numbers import as_positive
 from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.gain.parameters import LARGEST_GAMMA, as_costs
+from otm.gain.parameters import LARGEST_GAMMA, as_costs, in_unit_interval
 
 
 @dataclass(frozen=True)
@@ -45,13 +44,19 @@ class Latency(ShortRepr):
         Time of the target, for each number of tokens and then each number of rows.
     overhead, autoregressive_overhead : float, optional
         Time of a step outside the models, with drafts and without drafts.
+    hit_rate : float, optional
+        Share of steps whose drafts were prepared during the step before, as set by `overlapped`.
+        None if the draft model always waits for the target.
+    prepared : int, optional
+        Number of continuations that are prepared for each chain.
 
     Raises
     ------
     InvalidInputError
         If a grid does not ascend from 1, or the times do not have its shape.
     InvalidParameterError
-        If a time is negative, or a time of the target is not above 0.
+        If a time is negative, a time of the target is not above 0, the hit rate is not in [0, 1],
+        or the number of prepared continuations is not an integer of at least 1.
 
     Examples
     --------
@@ -73,6 +78,8 @@ class Latency(ShortRepr):
     target: Sequence[Sequence[float]]
     overhead: float = 0.0
     autoregressive_overhead: float = 0.0
+    hit_rate: float | None = None
+    prepared: int = 1
 
     def __post_init__(self) -> None:
         for name, grid in (("rows", self.rows), ("tokens", self.tokens)):
@@ -96,6 +103,9 @@ class Latency(ShortRepr):
             raise InvalidParameterError(
                 f"target = {shown(self.target)}; each time of the target must be above 0"
             )
+        if self.hit_rate is not None:
+            in_unit_interval(self.hit_rate, "hit_rate")
+        as_positive(self.prepared, "prepared")
 
     @classmethod
     def constant(cls, cost: float) -> Latency:
@@ -155,6 +165,8 @@ class Latency(ShortRepr):
         """Return the time γ t_draft(K) + t(γ + 1, K) + overhead of a step with K chains.
 
         A real step may take less time, because one row suffices for the first drafts of all chains.
+        With a hit rate η and F prepared continuations (`overlapped`), the time is
+        max(γ t_draft(K F), t(γ + 1, K)) + (1 − η) γ t_draft(K) + overhead.
 
         Parameters
         ----------
@@ -176,15 +188,19 @@ class Latency(ShortRepr):
             If γ or K is not an integer in its range.
         """
         tokens, rows = as_gamma(gamma) + 1, as_positive(k, "k")
-        if rows > self.rows[-1] or tokens > self.tokens[-1]:
+        most = self.rows[-1] // self.prepared
+        if rows > most or tokens > self.tokens[-1]:
             raise InvalidInputError(
                 f"γ = {gamma} and K = {k}; the table has times up to γ = {self.tokens[-1] - 1} "
-                f"and K = {self.rows[-1]}: measure more, or give smaller γ and K (reports use up "
-                "to 8 by default)"
+                f"and K = {most}: measure more, or give smaller γ and K (reports use up to 8 by "
+                "default)"
             )
-        draft = np.interp(rows, self.rows, self.draft)
+        waiting, ahead = (
+            gamma * float(np.interp(rows * count, self.rows, self.draft))
+            for count in (1, self.prepared)
+        )
         by_tokens = [np.interp(rows, self.rows, times) for times in self.target]
-        return float(gamma * draft + np.interp(tokens, self.tokens, by_tokens) + self.overhead)
+        return self._time(waiting, ahead, float(np.interp(tokens, self.tokens, by_tokens)))
 
     def tree_time(self, widths: Sequence[int]) -> float:
         """Return the time of a step with a tree, which the target reads in one row.
@@ -215,15 +231,63 @@ class Latency(ShortRepr):
         13.75
         """
         levels = [as_positive(width, "a width") for width in widths]
-        nodes, rows = sum(levels), max([1, *levels[:-1]])
-        if rows > self.rows[-1] or nodes + 1 > self.tokens[-1]:
+        reads = [1, *levels[:-1]][: len(levels)]
+        nodes, most = sum(levels), self.rows[-1] // self.prepared
+        if max([1, *reads]) > most or nodes + 1 > self.tokens[-1]:
             raise InvalidInputError(
-                f"a tree of {nodes} nodes and levels of up to {rows} rows; the table has times up "
-                f"to {self.tokens[-1] - 1} nodes and {self.rows[-1]} rows: measure more"
+                f"a tree of {nodes} nodes and levels of up to {max(reads)} rows; the table has "
+                f"times up to {self.tokens[-1] - 1} nodes and {most} rows: measure more"
             )
-        draft = sum(np.interp([1, *levels[:-1]][: len(levels)], self.rows, self.draft))
+        waiting, ahead = (
+            float(np.interp(np.multiply(reads, count), self.rows, self.draft).sum())
+            for count in (1, self.prepared)
+        )
         by_tokens = [times[0] for times in self.target]
-        return float(draft + np.interp(nodes + 1, self.tokens, by_tokens) + self.overhead)
+        return self._time(waiting, ahead, float(np.interp(nodes + 1, self.tokens, by_tokens)))
+
+    def _time(self, waiting: float, ahead: float, verifying: float) -> float:
+        """Return the time of a step from those of drafting, of preparing, and of the target."""
+        if self.hit_rate is None:
+            return waiting + verifying + self.overhead
+        return max(ahead, verifying) + (1 - self.hit_rate) * waiting + self.overhead
+
+    def overlapped(self, hit_rate: float, prepared: int = 1) -> Latency:
+        """Return the times of steps in which the draft model drafts while the target verifies.
+
+        The two models run on different devices.  While the target verifies, the draft model
+        prepares drafts that continue F outcomes of each chain.  If the outcome was prepared, the
+        next call of the target starts at once, otherwise it waits for new drafts.  The result can
+        be passed to `recommend`, which then finds the fastest setup with overlapped drafting.
+
+        Parameters
+        ----------
+        hit_rate : float
+            Share of steps whose outcome was prepared, as from `mean_hit_rate`.
+        prepared : int, optional
+            Number F of continuations that are prepared for each chain.
+
+        Returns
+        -------
+        Latency
+            The same table with the hit rate, for up to 1/F of its rows.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the hit rate is not in [0, 1], or F is not an integer of at least 1.
+
+        Notes
+        -----
+        The prepared drafts must be accepted as often as the others.  Theorem 25.6 of
+        docs/theory/prepared.md is the formula for constant times.
+
+        Examples
+        --------
+        >>> latency = Latency.constant(0.125)
+        >>> latency.overlapped(0.5).speedup(2.5, gamma=4, k=1), latency.speedup(2.5, gamma=4, k=1)
+        (2.0, 1.6666666666666667)
+        """
+        return replace(self, hit_rate=hit_rate, prepared=prepared)
 
     def under_load(self, requests: int) -> Latency:
         """Return the times of one step of a batch of requests, by the chains K of each request.
@@ -263,13 +327,11 @@ class Latency(ShortRepr):
         sides = {side for rows in self.rows for side in (rows // count, -(-rows // count))}
         chains = sorted({1, *(k for k in sides if 1 <= k <= self.rows[-1] // count)})
         at = [count * k for k in chains]
-        return Latency(
-            tuple(chains),
-            self.tokens,
-            np.interp(at, self.rows, self.draft).tolist(),
-            [np.interp(at, self.rows, times).tolist() for times in self.target],
-            self.overhead,
-            self.autoregressive_overhead,
+        return replace(
+            self,
+            rows=tuple(chains),
+            draft=np.interp(at, self.rows, self.draft).tolist(),
+            target=[np.interp(at, self.rows, times).tolist() for times in self.target],
         )
 
     def speedup(self, block_efficiency: float, gamma: int, k: int) -> float:
@@ -303,44 +365,3 @@ def _as_grid(grid: Any, name: str) -> Any:
     if not isinstance(grid, Sequence | np.ndarray) or isinstance(grid, str):
         raise InvalidParameterError(f"{name} = {shown(grid)}; give integers, such as [1, 8]")
     return grid
-
-
-def read_latency(path: AnyPath) -> Latency:
-    """Read a latency table from JSON: the arguments of `Latency`, or a number c.
-
-    The number c is the draft model's time per token divided by the target's, for any number of rows
-    or tokens (`Latency.constant`).
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-
-    Returns
-    -------
-    Latency
-        The table, with times in the unit of the file.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file does not contain a latency table.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = (Path(folder) / "latency.json").write_text("0.125")
-    ...     read_latency(Path(folder) / "latency.json").step_time(gamma=2, k=1)
-    1.25
-    """
-    table: Any = read_json(path)
-    try:
-        return Latency(**table) if isinstance(table, dict) else Latency.constant(table)
-    except (InvalidInputError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidInputError(
-            f"{file_label(path)} is not a latency table: {error!s:.200}; give a number, the draft "
-            "model's time per token divided by the target's, or an object with draft, rows, target "
-            "and tokens"
-        ) from None

@@ -1,4 +1,4 @@
-"""Measure the times of two models for steps of several shapes."""
+"""Tables of the times of steps: measured with two models, or read from a file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.files.paths import AnyPath, file_label, read_json
 from otm._core.numbers import as_positive
 from otm._core.tensors import to_host
 from otm.decoding.checks import check_length, check_models
 from otm.decoding.policies import as_gamma
+from otm.errors import InvalidInputError
 from otm.gain.latency import Latency
 from otm.models.base import LanguageModel, Session
 
@@ -126,3 +128,44 @@ class _Timer:
 
     def _tokens(self, count: int) -> npt.NDArray[np.int64]:
         return self._rng.integers(0, self._vocabulary, (self._rows.size, count))
+
+
+def read_latency(path: AnyPath) -> Latency:
+    """Read a latency table from JSON: the arguments of `Latency`, or a number c.
+
+    The number c is the draft model's time per token divided by the target's, for any number of rows
+    or tokens (`Latency.constant`).
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    Latency
+        The table, with times in the unit of the file.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file does not contain a latency table.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "latency.json").write_text("0.125")
+    ...     read_latency(Path(folder) / "latency.json").step_time(gamma=2, k=1)
+    1.25
+    """
+    table: Any = read_json(path)
+    try:
+        return Latency(**table) if isinstance(table, dict) else Latency.constant(table)
+    except (InvalidInputError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(
+            f"{file_label(path)} is not a latency table: {error!s:.200}; give a number, the draft "
+            "model's time per token divided by the target's, or an object with draft, rows, target "
+            "and tokens"
+        ) from None

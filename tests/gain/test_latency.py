@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError
-from otm.gain import expected_tokens, walltime_improvement
+from otm.gain import expected_tokens, overlapped_improvement, walltime_improvement
 from otm.gain import measured_latency as module
 from otm.gain.latency import Latency
 from otm.gain.measured_latency import measure_latency
@@ -56,6 +56,37 @@ def test_times_beyond_the_table_are_not_guessed(gamma: int, k: int) -> None:
 def test_a_table_survives_json() -> None:
     read = Latency(**json.loads(json.dumps(dataclasses.asdict(TABLE))))
     assert read.step_time(6, 3) == TABLE.step_time(6, 3)
+
+
+@pytest.mark.parametrize("hit_rate", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("cost", [0.125, 0.5])
+def test_constant_times_give_theorem_25_6(cost: float, hit_rate: float) -> None:
+    """Cost 0.5: preparing takes longer than verifying.  Bug: a hit that still waits for drafts."""
+    latency = Latency.constant(cost).overlapped(hit_rate, prepared=4)
+    for alpha, gamma in ((0.6, 1), (0.6, 4), (1.0, 7)):
+        tokens = expected_tokens(alpha, gamma)
+        assert latency.speedup(tokens, gamma, k=2) == pytest.approx(
+            overlapped_improvement(alpha, gamma, cost, hit_rate)
+        )
+
+
+def test_the_time_of_a_step_with_prepared_drafts() -> None:
+    """By hand.  Bug: prepared rows that cost nothing, or that the waiting draft model reads too."""
+    slow = dataclasses.replace(TABLE, draft=(4.0, 8.0))
+    assert slow.overlapped(0.25, prepared=4).step_time(4, 1) == max(4 * 8, 14) + 0.75 * 16 + 0.5
+    assert TABLE.overlapped(0.25, prepared=4).step_time(4, 1) == 14 + 0.75 * 4 + 0.5
+    assert (
+        slow.overlapped(0.25, prepared=2).tree_time([1, 2])
+        == max(2 * (4 + 4 / 3), 13) + 0.75 * 8 + 0.5
+    )
+    assert slow.overlapped(0.25, prepared=2).under_load(2).step_time(4, 1) == pytest.approx(
+        max(4 * 8, 14 + 2) + 0.75 * 4 * (4 + 4 / 3) + 0.5
+    )
+    with pytest.raises(InvalidInputError, match="K = 1"):
+        TABLE.overlapped(0.5, prepared=4).step_time(4, 2)
+    for wrong in ({"hit_rate": 1.5}, {"hit_rate": 0.5, "prepared": 0}):
+        with pytest.raises(InvalidParameterError, match=r"1\.5|prepared"):
+            TABLE.overlapped(**wrong)
 
 
 class Clock:
