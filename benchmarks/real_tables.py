@@ -356,15 +356,13 @@ def verdict(served: dict[str, Any]) -> list[str]:
 
 def served_load() -> str:
     """Return the rates of vLLM's servers at each load, and the gain by drafts."""
-    if not (RESULTS / "vllm-load.json").exists():
-        return ""
     content = record("vllm-load")
     rows = content["servers"]
     plain = {row["requests"]: row["tokens/s"] for row in rows if row["server"] == PLAIN}
     lines = [
         [
-            str(row["requests"]),
             row["server"],
+            str(row["requests"]),
             f"{row['tokens/s']:.1f}",
             f"{row['of a request']:.1f}",
             "" if row["server"] == PLAIN else f"{row['accepted a step with drafts']:.2f}",
@@ -373,7 +371,7 @@ def served_load() -> str:
         for row in sorted(rows, key=lambda row: row["requests"])
     ]
     heading = [
-        *("requests", "server", "tokens/s", "of a request"),
+        *("server", "requests", "tokens/s", "of a request"),
         *("accepted a step with drafts", "speed-up"),
     ]
     of = content["machine"]
