@@ -375,10 +375,11 @@ def _untruncated(sampling: SamplingParameters, scores: Any) -> SparseProbs | Non
     if scores.min() == -math.inf:
         tokens = np.flatnonzero(scores > -math.inf)
         scores = scores[tokens]
-    highest = scores.max(initial=-math.inf)
-    if not abs(highest) < math.inf:
+    # In float64, so that the difference from it widens the scores without another pass.
+    highest = scores.max(initial=-math.inf, keepdims=True).astype(np.float64)
+    if not abs(highest[0]) < math.inf:
         return None
-    return _supported(tokens, sampling._weighed(np, scores.astype(np.float64), np.float64(highest)))
+    return _supported(tokens, sampling._weighed(np, scores, highest))
 
 
 def kth_largest(scores: Any, k: int) -> Any:

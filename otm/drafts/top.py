@@ -91,10 +91,10 @@ class Top(DifferentTokens):
 
 def most_probable(probs: Probs, count: int) -> npt.NDArray[np.int64]:
     """Return the positions of the largest probabilities, descending; in a tie, lowest id first."""
-    # Without this line, all positions would be sorted even if none is returned.
-    places = np.arange(probs.size if count > 0 else 0)
-    # Then only few tokens of a large vocabulary are sorted.
-    if not is_exact(probs) and 0 < count < probs.size:
-        places, _ = near_largest(probs, count)
+    if is_exact(probs) or count >= probs.size:
+        places = np.arange(probs.size)
+    else:
+        # Only few tokens of a large vocabulary are sorted.
+        places = near_largest(probs, count)[0] if count > 0 else np.arange(0)
     order: npt.NDArray[np.int64] = places[np.argsort(-probs[places], kind="stable")]
     return order[:count]

@@ -123,6 +123,11 @@ class Failure:
     # Name of the known mistake that the end of the text shows, if any.
     mistake: str = ""
 
+    @property
+    def kind(self) -> str:
+        """The description without its details, such as the tokens of the run."""
+        return self.text.partition(":")[0]
+
 
 Outcome: TypeAlias = Path | Failure
 """Result of a run: its tokens, or a failure."""

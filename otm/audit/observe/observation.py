@@ -115,8 +115,13 @@ class Observation(ShortRepr):
         return self.is_off(tolerance) or self.impossible is not None
 
     def isolated(self) -> list[Outcome]:
-        """Return impossible outcomes that come from single values of a uniform or rounding."""
-        return [outcome for outcome in self._impossible if self.probs[outcome] <= ISOLATED]
+        """Return impossible outcomes that come from single values of a uniform or rounding.
+
+        Failures are left out if others of their kind are more probable.
+        """
+        rare = [outcome for outcome in self._impossible if self.probs[outcome] <= ISOLATED]
+        likely = {x.kind for x in self._impossible if isinstance(x, Failure) and x not in rare}
+        return [x for x in rare if not (isinstance(x, Failure) and x.kind in likely)]
 
     @cached_property
     def impossible(self) -> Outcome | None:

@@ -30,6 +30,7 @@ from otm.audit.streams.server.evidence.parameter_mistakes import (
     Suspect,
     find_parameter_suspect,
 )
+from otm.audit.streams.server.evidence.penalty_bets import PenaltyBets
 from otm.audit.streams.server.evidence.suspects import (
     MOST_EXAMINED,
     NO_SAMPLING,
@@ -79,13 +80,14 @@ class Findings:
         self.copies = None if pairs else Copies(plan.drift)
         self.mixed_up = MixedUp(plan.drift, mixed) if mixed else None
         self.excluded = None if pairs else ExcludedTokens()
+        self.penalties = None if pairs else PenaltyBets()
         self.bets = plan_bets(plan)
         self.lengths = LengthCheck() if mixed else None
         self.endings = EndingCheck(plan.request, plan.tokens) if checks_endings else None
         others = (self.same_text, self.copies, self.mixed_up)
         # Weights of the e-values, relative to the sum of those in use.
         weighted = [
-            *((self.evidence, 0.8), (self.excluded, 0.1), (self.bets, 0.2)),
+            *((self.evidence, 0.8), (self.excluded, 0.1), (self.penalties, 0.1), (self.bets, 0.2)),
             *((other.evidence, 0.1) for other in others if other is not None),
         ]
         used = [(part, weight) for part, weight in weighted if part is not None]
@@ -133,6 +135,8 @@ class Findings:
         if self.excluded is not None:
             rows = [(each.sampled.row, each.sampled.token) for each in counted if each.sampled]
             self.excluded.add(rows, drift)
+        if self.penalties is not None:
+            self.penalties.add((each.sampled for each in counted if each.sampled), drift)
         self.mixture.update(np.array([part.log_e_value for part in self._parts]))
         kept = self._sampled.setdefault(block.setting, [])
         if len({*map(_alike, block.requests)}) == 1:
@@ -169,8 +173,10 @@ class Findings:
     def finished(self) -> bool:
         """Whether no more requests are needed, for the verdict and for naming a mistake."""
         many = self.count >= NAMED or self.violation is not None
-        # A few tokens that are excluded or of other rows decide long before they show the mistake.
-        parts = self.excluded, None if self.mixed_up is None else self.mixed_up.evidence
+        # A few tokens that are excluded, penalised or of other rows decide long before they show
+        # the mistake.
+        mixed = None if self.mixed_up is None else self.mixed_up.evidence
+        parts = self.excluded, self.penalties, mixed
         few = any(part is not None and part.largest > DEVIATES for part in parts)
         if self.bets is None and not self.plan.omitted and not few:
             many |= not any(parameters.min_p for parameters in self._parameters.values())

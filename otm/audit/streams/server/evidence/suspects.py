@@ -49,15 +49,18 @@ class SampledToken:
     # Number of tokens of the answer before this one.
     place: int
 
-    @property
-    def again(self) -> Bools:
-        """Whether each listed token occurs in the prompt or the text so far: bool array [n]."""
+    def again(self, most: int | None = None) -> Bools:
+        """Whether each listed token is in the prompt or the text so far: bool array [n]."""
         told = self.prompt if isinstance(self.prompt, str) else ""
         known = {*self.answer.tokens[: self.place]}
         if not isinstance(self.prompt, str):
             known |= {token_name(token) for token in self.prompt}
         return np.array(
-            [token in known or (token.strip() != "" and token in told) for token in self.row.tokens]
+            [
+                token in known or (token.strip() != "" and token in told)
+                for token in self.row.tokens[:most]
+            ],
+            dtype=np.bool_,
         )
 
 
@@ -125,7 +128,7 @@ class _Table:
         for row, each in enumerate(sampled):
             size = len(each.row.tokens)
             self.probs[row, :size] = each.row.probs
-            self.again[row, :size] = each.again
+            self.again[row, :size] = each.again()
         self.before = np.cumsum(self.probs, axis=1) - self.probs
         self.probs /= np.maximum(self.probs.sum(axis=1, keepdims=True), 1e-300)
         self.ranks = np.broadcast_to(np.arange(shape[1]), shape)
