@@ -8,10 +8,10 @@ which samples drafts and stores the distributions of both models. `block_efficie
 an upper bound for every memoryless lossless verifier. `measure_latency` times the models. Given
 measured times, `recommend` returns a `Recommendation`, and `report` includes one. `formulas` has
 the formulas of Leviathan et al. (2023), and `overlapped` those for drafting while the target
-verifies.
-`rates_under_load` compares setups by the number of requests in flight.
-`online_gamma` uses these formulas to choose the number of drafts of a step. Decoding itself is in
-`otm.decoding`, and the acceptance of one rule is in `otm.coupling`.
+verifies. `rates_under_load` compares setups by the number of requests in flight, and `fastest_tree`
+finds the shape of a draft tree whose nodes gain more than they cost. `online_gamma` uses these
+formulas to choose the number of drafts of a step. Decoding itself is in `otm.decoding`, and the
+acceptance of one rule is in `otm.coupling`.
 """
 
 from otm._core.means import Estimate, PairedMeans, Setup, clustered_mean
@@ -20,6 +20,7 @@ from otm.gain.drawn_tree_budget import best_drawn_tree, drawn_hits
 from otm.gain.efficiency import block_efficiency, first_step_acceptance
 from otm.gain.efficiency_bound import efficiency_bound
 from otm.gain.factorised import common_draft, factorised_draft
+from otm.gain.fastest_tree import FastestTree, fastest_tree
 from otm.gain.formulas import (
     acceptance_from_divergence,
     best_gamma,
@@ -50,6 +51,7 @@ from otm.gain.tree_budget import PlannedTree, best_tree, rank_hits
 __all__ = [
     "Candidate",
     "Estimate",
+    "FastestTree",
     "Latency",
     "Lenience",
     "LoadTable",
@@ -82,6 +84,7 @@ __all__ = [
     "efficiency_bound",
     "expected_tokens",
     "factorised_draft",
+    "fastest_tree",
     "first_step_acceptance",
     "from_files",
     "from_models",

@@ -360,6 +360,16 @@ class Latency(ShortRepr):
         return block_efficiency * alone / self.step_time(gamma, k)
 
 
+def as_latency(latency: object) -> Latency:
+    """Return a latency table; raise if it is something else."""
+    if not isinstance(latency, Latency):
+        raise InvalidInputError(
+            f"the latency is a {type(latency).__name__}; give a Latency, such as from "
+            "`measure_latency`"
+        )
+    return latency
+
+
 def _as_grid(grid: Any, name: str) -> Any:
     """Return the numbers of a grid; raise unless they are a sequence."""
     if not isinstance(grid, Sequence | np.ndarray) or isinstance(grid, str):

@@ -19,7 +19,7 @@ from otm._core.means import Setup
 from otm._core.numbers import as_positive, as_real
 from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.gain.latency import Latency
+from otm.gain.latency import Latency, as_latency
 
 
 class LoadedRate(NamedTuple):
@@ -187,11 +187,7 @@ def rates_under_load(
     (Setup(rule='block', k=1, gamma=2), None)
     """
     setups = _as_setups(block_efficiencies)
-    if not isinstance(latency, Latency):
-        raise InvalidInputError(
-            f"the latency is a {type(latency).__name__}; give a Latency, such as from "
-            "`measure_latency`"
-        )
+    as_latency(latency)
     if not isinstance(requests, Iterable):
         raise InvalidParameterError(f"requests = {shown(requests)}; give numbers, such as [1, 8]")
     rates: list[LoadedRate] = []

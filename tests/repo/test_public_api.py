@@ -58,15 +58,15 @@ otm.errors: CertificateError DownloadError EndpointError InvalidDistributionErro
     InvalidDraftCountError InvalidDraftsError InvalidInputError InvalidParameterError
     InvalidUniformsError MissingDependencyError NoSuchRowError ProblemTooLargeError ProcessError
     SolverError UnknownMethodError UnsupportedVersionError
-otm.gain: Candidate Estimate Latency Lenience LoadTable LoadedRate LossySetting ModelPair
-    OnlineGamma PairedMeans PlannedTree Recommendation Recording ScoreFiles Settings Setup Source
-    Summary TopLogprobs Typical acceptance_from_divergence accepted_along_text best_drawn_tree
-    best_gamma best_gamma_policy best_tree block_efficiency clustered_mean common_draft
-    contexts_from drawn_hits efficiency_bound expected_tokens factorised_draft first_step_acceptance
-    from_files from_models from_top_logprobs lk_divergence mean_hit_rate measure_latency
-    memory_accesses_factor operations_factor oracle_speedup overlapped_improvement
-    parallel_improvement rank_hits rates_under_load read_latency recommend record report
-    single_draft_improvement stream_recordings walltime_improvement
+otm.gain: Candidate Estimate FastestTree Latency Lenience LoadTable LoadedRate LossySetting
+    ModelPair OnlineGamma PairedMeans PlannedTree Recommendation Recording ScoreFiles Settings Setup
+    Source Summary TopLogprobs Typical acceptance_from_divergence accepted_along_text
+    best_drawn_tree best_gamma best_gamma_policy best_tree block_efficiency clustered_mean
+    common_draft contexts_from drawn_hits efficiency_bound expected_tokens factorised_draft
+    fastest_tree first_step_acceptance from_files from_models from_top_logprobs lk_divergence
+    mean_hit_rate measure_latency memory_accesses_factor operations_factor oracle_speedup
+    overlapped_improvement parallel_improvement rank_hits rates_under_load read_latency recommend
+    record report single_draft_improvement stream_recordings walltime_improvement
 otm.integrations.huggingface: AssistedDecoding patch_generate
 otm.integrations.vllm: register
 otm.kernels: SelfCheck SparseDrafts Verified VerifiedTree Workspace mass self_checks
