@@ -36,18 +36,18 @@ def test_the_mean_of_a_bet_is_at_most_one(count: int, rest: float) -> None:
     names = tuple(f"token_id:{i}" for i in rng.permutation(count))
     row = TokenProbs(names, probs, rest, rest > 0, frozenset())
     written = ["token_id:1", names[0], "token_id:other"]
-    tokens, law = [*names, "token_id:other"], np.append(probs, rest)
+    tokens, probs = [*names, "token_id:other"], np.append(probs, rest)
     for drift in (0.0, 0.02):
         all_bets = np.array([factors(row, token, written, drift) for token in tokens])
-        # The worst law within the error moves mass from the smallest to the largest factor.
+        # The worst distribution within the error moves mass from the smallest to the largest factor.
         for bet in all_bets.T:
             low, high = bet.argsort()[[0, -1]]
-            moved = min(drift, law[low])
-            worst = law.copy()
+            moved = min(drift, probs[low])
+            worst = probs.copy()
             worst[[low, high]] += (-moved, moved)
             assert worst @ bet < 1 + 1e-12
         assert (np.ptp(all_bets, axis=0) > 0.01).all()
-    assert law @ all_bets == pytest.approx(1, abs=0.05)
+    assert probs @ all_bets == pytest.approx(1, abs=0.05)
 
 
 def penalised(size: float) -> Any:
