@@ -14,7 +14,7 @@ from otm.audit.adapters.base import AFTER_END, AFTER_STOP, TOO_LONG, TOO_SHORT
 from otm.audit.adapters.processed import ProcessedModel, Processing, first_end
 from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import dense, stopping
-from otm.errors import InvalidParameterError
+from otm.errors import InvalidInputError, InvalidParameterError
 from tests.audit.adapters.processed_loops import decoding
 
 PAIRS = [INSTANCES[name] for name in ("rows differ", "three tokens")]
@@ -183,6 +183,23 @@ def test_processed_rows_are_exact_and_follow_the_history() -> None:
     tiny = ProcessedModel(instance.target, Processing(processors.bias({0: -200.0})), 1, ())
     assert 0 < tiny.probs((0,))[0] < 1e-14
     assert tiny.probs((0,)).sum() == 1
+
+
+@pytest.mark.parametrize("tensors", [False, True])
+def test_a_processor_serves_the_rows_of_a_loop(tensors: bool) -> None:
+    """Bugs: the prompt's length of another row; rows that share their counts; a lost type."""
+    kind: Any = pytest.importorskip("torch").tensor if tensors else np.asarray
+    prompts = [(0, 1), (1,)]
+    processor = processors.penalties(repetition=2.0, frequency=0.5)
+    tokens, numbers = [[0, 1, 1], [1, 1, 1], [1, 0, 0]], [0, 1, 1]
+    scores = -np.arange(1.0, 10.0).reshape(3, 3)
+    found = processor.for_prompts(prompts)(kind(tokens), kind(scores), kind(numbers))
+    assert type(found) is type(kind(scores))
+    starts = [len(prompts[number]) for number in numbers]
+    rows = zip(tokens, scores, starts, strict=True)
+    assert found.tolist() == [processor(*row).tolist() for row in rows]
+    with pytest.raises(InvalidInputError, match="for_prompts"):
+        processor(kind(tokens), kind(scores), kind(numbers))
 
 
 @pytest.mark.parametrize(

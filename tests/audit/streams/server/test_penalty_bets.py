@@ -39,7 +39,7 @@ def test_the_mean_of_a_bet_is_at_most_one(count: int, rest: float) -> None:
     tokens, probs = [*names, "token_id:other"], np.append(probs, rest)
     for drift in (0.0, 0.02):
         all_bets = np.array([factors(row, token, written, drift) for token in tokens])
-        # The worst distribution within the error moves mass from the smallest to the largest factor.
+        # The worst distribution moves mass from the smallest to the largest factor.
         for bet in all_bets.T:
             low, high = bet.argsort()[[0, -1]]
             moved = min(drift, probs[low])
