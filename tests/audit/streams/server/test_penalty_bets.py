@@ -50,10 +50,10 @@ def test_the_mean_of_a_bet_is_at_most_one(count: int, rest: float) -> None:
     assert probs @ all_bets == pytest.approx(1, abs=0.05)
 
 
-def penalised(size: float) -> Any:
+def penalised(size: float, *, of_prompt: bool = False) -> Any:
     def sample(at: Place) -> int:
         logits = at.logits.copy()
-        logits[at.text] -= size
+        logits[[*at.text, *(at.body["prompt"] if of_prompt else [])]] -= size
         return int(at.rng.choice(V, p=asked(at.body)(logits)))
 
     return sample
@@ -66,7 +66,18 @@ def test_a_penalty_that_no_request_states_is_found(size: float) -> None:
     assert report.verdict == "not lossless"
     assert report.requests <= 200
     # A small reward is also explained by a lower temperature.
-    assert "tokens of the prompt or the text so far" in report.reasons[0] or size < 0
+    assert "a penalty for tokens of the" in report.reasons[0] or size < 0
+
+
+@pytest.mark.parametrize("of_prompt", [False, True])
+def test_whether_tokens_of_the_prompt_are_penalised_is_named(of_prompt: bool) -> None:
+    """Bug: a penalty of the answer alone that tokens of the prompt hide from its name."""
+    server = serve(penalised(1.5, of_prompt=of_prompt), memory=0)
+    prompts = [list(range(20)), list(range(10, 30))]
+    report = audit(server, sampling=PLAIN, logprobs=30, prompts=prompts)
+    (reason,) = report.reasons
+    where = "prompt or the text so far" if of_prompt else "text so far, without the prompt"
+    assert reason.startswith(f"a penalty for tokens of the {where}")
 
 
 def test_a_right_server_that_repeats_itself_is_not_rejected() -> None:

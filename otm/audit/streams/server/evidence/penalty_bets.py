@@ -35,10 +35,7 @@ class PenaltyBets(EProcess):
         for each in sampled:
             probs = each.row.probs[:LOOKED_AT]
             rank = each.row.places.get(each.token, LOOKED_AT)
-            written = {*each.answer.tokens[: each.place]}
-            tokens = each.row.tokens[:LOOKED_AT]
-            in_answer = np.array([token in written for token in tokens], dtype=np.bool_)
-            for way, again in enumerate((in_answer, each.again(LOOKED_AT))):
+            for way, again in enumerate((each.written(LOOKED_AT), each.again(LOOKED_AT))):
                 if again.any():
                     total = 1 + float(probs[again].sum()) * (FACTORS - 1)
                     ratios = (FACTORS if rank < again.size and again[rank] else 1.0) / total

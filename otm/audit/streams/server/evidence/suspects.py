@@ -49,19 +49,21 @@ class SampledToken:
     # Number of tokens of the answer before this one.
     place: int
 
-    def again(self, most: int | None = None) -> Bools:
-        """Whether each listed token is in the prompt or the text so far: bool array [n]."""
-        told = self.prompt if isinstance(self.prompt, str) else ""
+    def written(self, most: int | None = None) -> Bools:
+        """Whether each listed token is in the answer so far: bool array [n]."""
         known = {*self.answer.tokens[: self.place]}
-        if not isinstance(self.prompt, str):
-            known |= {token_name(token) for token in self.prompt}
-        return np.array(
-            [
-                token in known or (token.strip() != "" and token in told)
-                for token in self.row.tokens[:most]
-            ],
-            dtype=np.bool_,
-        )
+        return np.array([token in known for token in self.row.tokens[:most]], dtype=np.bool_)
+
+    def again(self, most: int | None = None) -> Bools:
+        """Whether each listed token is in the prompt or the answer so far: bool array [n]."""
+        text = self.prompt if isinstance(self.prompt, str) else ""
+        ids = () if isinstance(self.prompt, str) else self.prompt
+        known = {token_name(token) for token in ids}
+        told = [
+            token in known or (token.strip() != "" and token in text)
+            for token in self.row.tokens[:most]
+        ]
+        return self.written(most) | np.array(told, dtype=np.bool_)
 
 
 def find_suspects(
@@ -123,12 +125,13 @@ class _Table:
 
     def __init__(self, sampled: Sequence[SampledToken]) -> None:
         shape = len(sampled), max(len(each.row.tokens) for each in sampled)
-        self.probs, self.again = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
+        self.probs = np.zeros(shape)
+        self.written, self.again = np.zeros((2, *shape), dtype=np.bool_)
         self._tokens = np.arange(len(sampled)), [each.row.places[each.token] for each in sampled]
         for row, each in enumerate(sampled):
             size = len(each.row.tokens)
             self.probs[row, :size] = each.row.probs
-            self.again[row, :size] = each.again()
+            self.written[row, :size], self.again[row, :size] = each.written(), each.again()
         self.before = np.cumsum(self.probs, axis=1) - self.probs
         self.probs /= np.maximum(self.probs.sum(axis=1, keepdims=True), 1e-300)
         self.ranks = np.broadcast_to(np.arange(shape[1]), shape)
@@ -164,6 +167,17 @@ class SamplingMistake:
     shows: Callable[[_Table, float], Bools]
 
 
+def _penalty(where: str, shows: Callable[[_Table], Bools]) -> SamplingMistake:
+    """Return the mistake that adds a number to the logits of tokens that were there before."""
+    return SamplingMistake(
+        f"{{what}} for tokens of the {where} (repetition, frequency or presence): {{seen:,}} of "
+        "{count:,} tokens were there before, {expected:,.1f} expected",
+        (-2.0, -1.0, -0.5, -0.25, 0.5, 1.0),
+        lambda table, more: table.probs * np.exp(more * shows(table)),
+        lambda table, _: shows(table),
+    )
+
+
 MISTAKES = (
     SamplingMistake(
         NO_SAMPLING + ": {seen:,} of {count:,} tokens are the most likely of their lists, as in "
@@ -193,13 +207,7 @@ MISTAKES = (
         lambda table, top_k: table.probs * (table.ranks < top_k),
         lambda table, top_k: table.ranks >= top_k,
     ),
-    SamplingMistake(
-        # The value is added to the logits of these tokens.
-        "{what} for tokens of the prompt or the text so far (repetition, frequency or presence): "
-        "{seen:,} of {count:,} tokens were there before, {expected:,.1f} expected",
-        (-2.0, -1.0, -0.5, -0.25, 0.5, 1.0),
-        lambda table, more: table.probs * np.exp(more * table.again),
-        lambda table, _: table.again,
-    ),
+    _penalty("prompt or the text so far", lambda table: table.again),
+    _penalty("text so far, without the prompt", lambda table: table.written),
 )
 """All mistakes that the audit compares with the tokens."""
