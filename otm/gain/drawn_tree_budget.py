@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.checks import as_draft_count
 from otm._core.numbers import as_positive
 from otm._core.probs.sparse import places_of
 from otm.decoding.drafters.trees import Drawn, Shape
@@ -19,6 +18,7 @@ from otm.gain.tree_budget import (
     Floats,
     PlannedTree,
     as_hits,
+    as_rank_count,
     check_work,
     first_rows,
     rows_of_levels,
@@ -127,6 +127,8 @@ def drawn_hits(recordings: Sequence[Recording], k: int) -> Floats:
         If there are no recordings, or one recording has no draft distribution.
     InvalidDraftCountError
         If k is not an integer of at least 1.
+    ProblemTooLargeError
+        If k is above 2^20.
 
     Examples
     --------
@@ -137,7 +139,7 @@ def drawn_hits(recordings: Sequence[Recording], k: int) -> Floats:
     >>> drawn_hits(record(target, ModelDrafter(draft), [[[0]]], 1, seed=0), 2)
     array([0.5 , 0.75, 0.  ])
     """
-    sums = np.zeros(as_draft_count(k) + 1)
+    sums = np.zeros(as_rank_count(k) + 1)
     for draft, target in first_rows(recordings):
         of_draft = draft.probabilities.astype(np.float64)
         place, shared = places_of(target.tokens, draft.tokens)

@@ -26,6 +26,9 @@ from otm.errors import InvalidInputError, ProblemTooLargeError
 from otm.gain.compared_drafts import as_recording
 from otm.gain.recording import Recording
 
+MOST_RANKS = 2**20
+"""Largest number of ranks, above that of any vocabulary in use."""
+
 MAX_WORK = 2**28
 """Largest number of steps of the dynamic program, which take about one second."""
 
@@ -154,6 +157,8 @@ def rank_hits(recordings: Sequence[Recording], k: int) -> Floats:
         If there are no recordings, or one recording has no draft distribution.
     InvalidDraftCountError
         If k is not an integer of at least 1.
+    ProblemTooLargeError
+        If k is above 2^20.
 
     Examples
     --------
@@ -164,11 +169,21 @@ def rank_hits(recordings: Sequence[Recording], k: int) -> Floats:
     >>> rank_hits(record(target, ModelDrafter(draft), [[[0]]], 1, seed=0), 2)
     array([0.25, 0.75])
     """
-    hits = np.zeros(as_draft_count(k))
+    hits = np.zeros(as_rank_count(k))
     for draft, target in first_rows(recordings):
         for place, i in enumerate(most_probable(draft.probabilities, hits.size).tolist()):
             hits[place] += float(target.of(draft.tokens.item(i)))
     return hits / len(recordings)
+
+
+def as_rank_count(k: Any) -> int:
+    """Return the number of ranks; raise if it needs too much memory."""
+    count = as_draft_count(k)
+    if count > MOST_RANKS:
+        raise ProblemTooLargeError(
+            f"k = {count:,} ranks; no model has so many tokens: give at most {MOST_RANKS:,}"
+        )
+    return count
 
 
 def as_hits(hits: Any, *, of_one_child: bool = False) -> Floats:

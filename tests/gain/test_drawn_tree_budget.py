@@ -153,6 +153,9 @@ def test_acceptance_beside_certain_drafts_is_measured() -> None:
         for measure in (drawn_hits, rank_hits):
             with pytest.raises(InvalidInputError, match="of recordings from `record`"):
                 measure(wrong, 1)
+    for measure in (drawn_hits, rank_hits):
+        with pytest.raises(ProblemTooLargeError, match="1,000,000,000"):
+            measure(recorded, 10**9)
     with pytest.raises(InvalidInputError, match="there are no recordings"):
         drawn_hits([], 2)
 
