@@ -232,10 +232,10 @@ class Latency(ShortRepr):
         """
         levels = [as_positive(width, "a width") for width in widths]
         reads = [1, *levels[:-1]][: len(levels)]
-        nodes, most = sum(levels), self.rows[-1] // self.prepared
-        if max([1, *reads]) > most or nodes + 1 > self.tokens[-1]:
+        rows, nodes, most = max(reads, default=1), sum(levels), self.rows[-1] // self.prepared
+        if rows > most or nodes + 1 > self.tokens[-1]:
             raise InvalidInputError(
-                f"a tree of {nodes} nodes and levels of up to {max(reads)} rows; the table has "
+                f"a tree of {nodes} nodes and levels of up to {rows} rows; the table has "
                 f"times up to {self.tokens[-1] - 1} nodes and {most} rows: measure more"
             )
         waiting, ahead = (
