@@ -173,11 +173,16 @@ class Findings:
     def finished(self) -> bool:
         """Whether no more requests are needed, for the verdict and for naming a mistake."""
         many = self.count >= NAMED or self.violation is not None
-        # A few tokens that are excluded, penalised or of other rows decide long before they show
-        # the mistake.
+        # A few tokens that are excluded, penalised, of other rows or of mixed blocks decide long
+        # before they show the mistake.
         mixed = None if self.mixed_up is None else self.mixed_up.evidence
         parts = self.excluded, self.penalties, mixed
         few = any(part is not None and part.largest > DEVIATES for part in parts)
+        few |= any(
+            self.evidence.log_e_value_of((kind, key)) > DEVIATES
+            for kind, key in self.evidence.tallies
+            if kind == "setting" and key not in self._settings
+        )
         if self.bets is None and not self.plan.omitted and not few:
             many |= not any(parameters.min_p for parameters in self._parameters.values())
         return self.verdict != UNDECIDED and (self.verdict != NOT_LOSSLESS or many)
