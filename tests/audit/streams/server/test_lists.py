@@ -234,6 +234,28 @@ def test_equal_tokens_at_the_edge_do_not_count(
     assert counted > 3  # of 25 lists
 
 
+@pytest.mark.parametrize("temperature", [0.4, 0.7, 0.95])
+@pytest.mark.parametrize("top_p", [0.6, 0.9])
+def test_a_short_list_shows_what_top_p_excludes(temperature: float, top_p: float) -> None:
+    """Below temperature 1, the unlisted tokens of a list have little weight.
+
+    Bugs: a bound that is too small, so that a right server samples excluded tokens; no bound, so
+    that a server that ignores top-p samples only tokens that do not count.
+    """
+    rng = np.random.default_rng(8)
+    parameters, excluded = SamplingParameters(temperature=temperature, top_p=top_p), 0.0
+    for spread in np.linspace(2, 4, 20):
+        logits = rng.normal(0, spread, 80)
+        logs = logits - np.logaddexp.reduce(logits)
+        truth, free = parameters(logs), SamplingParameters(temperature=temperature)(logs)
+        for y in range(80):
+            law = probs_from_list(served(logs, y, 20), 20, parameters, f"token_id:{y}")
+            if law is not None and law.of(f"token_id:{y}") == 0:
+                assert truth[y] == 0
+                excluded += free[y] / 20
+    assert excluded > 0.3 * (1 - top_p)
+
+
 @pytest.mark.parametrize("chat", [False, True])
 def test_whether_a_list_is_whole_does_not_depend_on_its_token(chat: bool) -> None:
     """The distribution is truncated to five tokens, and the list has four of these tokens.

@@ -299,7 +299,8 @@ def _truncated(used: UsedEntries, parameters: SamplingParameters, error: float) 
     if top_p is not None and top_p < 1 and logs.size:
         close = EDGE_MARGIN + error / min(parameters.temperature, 1.0)
         least = float(weights[sure].sum()) + (rest or 0.0)
-        most = math.inf if rest is None else float(weights[~out].sum()) + rest
+        others = _largest_rest(used, weights, parameters, error) if rest is None else rest
+        most = float(weights[~out].sum()) + others
         # Mass before each token, and before the unlisted tokens.
         before = np.append(0.0, np.cumsum(np.where(out, 0, weights)))
         low, high, bottom, alone = before[:-1], before[:-1], before[-1], True
@@ -314,8 +315,22 @@ def _truncated(used: UsedEntries, parameters: SamplingParameters, error: float) 
             bottom, alone = low[-1] if inexact else bottom, starts.size > 1 and starts[1] == 1
         sure &= high < least * (top_p - close)
         out |= low > most * (top_p + close)
-        if rest:
+        if rest != 0:
             rest = 0.0 if bottom > most * (top_p + close) else None
         # The most probable token always stays.
         sure[0] |= alone
     return Truncated(weights, sure, out, rest)
+
+
+def _largest_rest(
+    used: UsedEntries, weights: Floats, parameters: SamplingParameters, error: float
+) -> float:
+    """Return an upper bound on the weight of the unlisted tokens.
+
+    Let m be their total probability, and p the smallest listed one, which none of them exceeds.  At
+    a temperature T ≤ 1 the sum of their powers 1/T is at most (m / p) p^(1/T), because 1/T ≥ 1.
+    """
+    if not used.normalized or parameters.temperature > 1:
+        return math.inf
+    mass = max(1.0 - float(np.exp(used.logs).sum()), 0.0) + error
+    return mass / math.exp(used.logs[-1]) * float(weights[-1])

@@ -52,6 +52,8 @@ LATE_WINDOW = (
     "probable at an earlier place of the text"
 )
 
+EARLY_WINDOW = "top-p or min-p before the temperature, and not after it"
+
 
 class Suspect(NamedTuple):
     """A mistake with its log-likelihood gain over the reference."""
@@ -101,19 +103,30 @@ class Mistake(NamedTuple):
     lags: tuple[int, ...] = (0,)
     # Whether top-k, top-p and min-p choose tokens for an earlier token of the text.
     late_window: bool = False
+    # Whether top-p and min-p choose tokens before the temperature changes their probabilities.
+    early_window: bool = False
 
     def rows(
         self, probs_of: ProbsOf, stated: Stated, prompt: Prompt, answer: Completion
     ) -> list[list[TokenProbs | None]]:
         """Return the distributions of the tokens of an answer for each lag."""
+        free = stated.scaled(TRUNCATION, 0)
         if self.late_window:
-            rows = [
-                probs_of(prompt, answer, each.sampling, each.request)
-                for each in (stated, stated.scaled(TRUNCATION, 0))
-            ]
-            return [[*map(_in_window, rows[1], _late(rows[0], lag))] for lag in self.lags]
+            rows, open_rows = (_rows(probs_of, each, prompt, answer) for each in (stated, free))
+            return [[*map(_in_window, open_rows, _late(rows, lag))] for lag in self.lags]
+        if self.early_window:
+            early = replace(stated, sampling=replace(stated.sampling, temperature=1.0))
+            rows, open_rows = (_rows(probs_of, each, prompt, answer) for each in (early, free))
+            # If a list is too short for the window, the window has all tokens of the list.
+            return [[_in_window(*pair) or pair[0] for pair in zip(open_rows, rows, strict=True)]]
         used = stated.scaled(self.names, self.factor)
         return [probs_of(prompt, answer, used.sampling, used.request, lag) for lag in self.lags]
+
+
+def _rows(
+    probs_of: ProbsOf, stated: Stated, prompt: Prompt, answer: Completion
+) -> Sequence[TokenProbs | None]:
+    return probs_of(prompt, answer, stated.sampling, stated.request)
 
 
 def _late(rows: Sequence[TokenProbs | None], lag: int) -> list[TokenProbs | None]:
@@ -144,11 +157,12 @@ def mistakes_in(names: Sequence[str]) -> list[Mistake]:
 
 
 def _more_mistakes(names: Sequence[str]) -> list[Mistake]:
-    """List mistakes to name that need no bets, because other bets find them."""
+    """List mistakes to name that need no bets, because other evidence finds them."""
     request = [name for name in names if name in (*PENALTIES, "logit_bias")]
     halved = [Mistake((name,), HALF) for name in request]
     late = [Mistake((), lags=LAGS, late_window=True)] if {*TRUNCATION}.intersection(names) else []
-    return halved + late
+    early = {"temperature"} < {*names} & {"temperature", "top_p", "min_p"}
+    return halved + late + ([Mistake((), early_window=True)] if early else [])
 
 
 def find_parameter_suspect(
@@ -164,7 +178,11 @@ def find_parameter_suspect(
     first = np.array([each.place == 0 for each in sampled])
     for mistake, ratios in zip(mistakes, _ratios(sampled, stated, probs_of, mistakes), strict=True):
         gains[mistake.names] |= _gains(mistake, ratios, first)
-    return max(_suspect(found, stated.describe(which)) for which, found in gains.items())
+    best = max(_suspect(found, stated.describe(which)) for which, found in gains.items())
+    # Short lists hardly distinguish this mistake from a parameter without effect.
+    if gains[()].get(EARLY_WINDOW, -math.inf) > best.gain - CLEAR and EARLY_WINDOW != best.text:
+        return best._replace(text=f"{best.text}, or {EARLY_WINDOW}")
+    return best
 
 
 def _gains(mistake: Mistake, ratios: Floats, first: Bools) -> dict[str, float]:
@@ -175,6 +193,8 @@ def _gains(mistake: Mistake, ratios: Floats, first: Bools) -> dict[str, float]:
     everywhere, later = _gain(ratios, MISTAKEN), ratios[~first]
     if mistake.factor:
         return {OF_HALF: everywhere}
+    if mistake.early_window:
+        return {EARLY_WINDOW: everywhere}
     partial = max(_gain(part, share) for share in SHARES for part in (ratios, later))
     if (ratios[first] != 1).any():
         partial = max(partial, _gain(later, MISTAKEN))
