@@ -159,6 +159,7 @@ def load() -> str:
     if not (RESULTS / "load.json").exists():
         return ""
     content = record("load")
+    trees = {tree["requests"]: tree for tree in content["trees"]}
     lines = []
     for requests in sorted({rate["requests"] for rate in content["rates"]}):
         rates = [rate for rate in content["rates"] if rate["requests"] == requests]
@@ -168,8 +169,14 @@ def load() -> str:
             "no drafts" if best["setup"] is None else "{}, K = {}, γ = {}".format(*best["setup"])
         )
         cells = f"{best['server_rate']:.1f}", f"{best['request_rate']:.1f}", f"{plain:.1f}"
-        lines.append([str(requests), setup, *cells, f"{best['speedup']:.2f}"])
-    heading = ["requests", "best setup", "tokens/s", "of a request", "without drafts", "speed-up"]
+        tree = trees[requests]
+        size = f"{tree['nodes']} in {tree['levels']} levels" if tree["nodes"] else "no drafts"
+        speeds = f"{best['speedup']:.2f}", size, f"{tree['speedup']:.2f}"
+        lines.append([str(requests), setup, *cells, *speeds])
+    heading = [
+        *("requests", "best setup", "tokens/s", "of a request", "without drafts", "speed-up"),
+        *("drafts of the fastest tree", "its speed-up"),
+    ]
     foot = (
         f"\n`python -m benchmarks.load --dtype {content['dtype']}`; {content['threads']} threads, "
         f"load {content['load before']:.1f} before, {content['cpu']}, {content['date']}, torch "
