@@ -44,9 +44,6 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--gammas", type=int, nargs="+", default=[1, 3, 5], help="drafts of a chain"
     )
-    parser.add_argument(
-        "--nodes", type=int, nargs="+", default=[8, 16], help="drafts of a tree in the timing"
-    )
     parser.add_argument("--prompts", type=int, default=2, help="prompts of each of four kinds")
     parser.add_argument("--tokens", type=int, default=24, help="new tokens of each prompt")
     parser.add_argument("--length", type=int, default=128, help="tokens of a prompt in the timing")
@@ -70,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     options = options_of(arguments)
     if options.quick:
-        options.requests, options.ks, options.gammas, options.nodes = [1, 4], [1], [1, 3], [4]
+        options.requests, options.ks, options.gammas = [1, 4], [1], [1, 3]
         options.prompts, options.tokens, options.length, options.repeats = 1, 8, 32, 2
     torch.set_num_threads(options.threads)
     load = os.getloadavg()[0]
@@ -83,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
         target,
         draft,
         options.length,
-        [*options.gammas, *options.nodes],
+        options.gammas,
         options.ks,
         requests=options.requests,
         repeats=options.repeats,
@@ -92,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(table)
     trees = {
         requests: fastest_tree(
-            hits, times, requests=requests, nodes=max(options.nodes), depth=LEVELS
+            hits, times, requests=requests, nodes=max(options.gammas), depth=LEVELS
         )
         for requests in options.requests
     }

@@ -82,6 +82,7 @@ FIGURES = {
     "beyond_trees": "beyond.trees",
     "beyond_drafters": "beyond.drafters",
     "beyond_watermarks": "beyond.watermarks",
+    "beyond_overlap": "beyond.overlap",
     "real_tokens": "real.tokens",
     "real_speed": "real.speed",
     "real_iteration": "real.iteration",

@@ -181,7 +181,7 @@ def as_rank_count(k: Any) -> int:
     count = as_draft_count(k)
     if count > MOST_RANKS:
         raise ProblemTooLargeError(
-            f"k = {count:,} ranks; no model has so many tokens: give at most {MOST_RANKS:,}"
+            f"k = {count:,} ranks, more than the tokens of any model; give at most {MOST_RANKS:,}"
         )
     return count
 

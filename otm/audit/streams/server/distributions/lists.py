@@ -327,8 +327,8 @@ def _largest_rest(
 ) -> float:
     """Return an upper bound on the weight of the unlisted tokens.
 
-    Let m be their total probability, and p the smallest listed one, which none of them exceeds.  At
-    a temperature T ≤ 1 the sum of their powers 1/T is at most (m / p) p^(1/T), because 1/T ≥ 1.
+    Let m be their total probability, and p the smallest listed one, which is not exceeded by any
+    unlisted one.  At a temperature T ≤ 1 their powers 1/T sum to at most (m / p) p^(1/T).
     """
     if not used.normalized or parameters.temperature > 1:
         return math.inf
