@@ -170,7 +170,7 @@ def load() -> str:
         )
         cells = f"{best['server_rate']:.1f}", f"{best['request_rate']:.1f}", f"{plain:.1f}"
         tree = trees[requests]
-        size = f"{tree['nodes']} in {tree['levels']} levels" if tree["nodes"] else "no drafts"
+        size = f"{tree['nodes']}, depth {tree['levels']}" if tree["nodes"] else "no drafts"
         speeds = f"{best['speedup']:.2f}", size, f"{tree['speedup']:.2f}"
         lines.append([str(requests), setup, *cells, *speeds])
     heading = [
