@@ -21,7 +21,12 @@ from otm.audit.streams.e_process import Bools, Floats
 from otm.audit.streams.server.answers import Completion, Prompt
 from otm.audit.streams.server.distributions.references import OwnLists, ProbsOf
 from otm.audit.streams.server.distributions.token_probs import TINY, TokenProbs
-from otm.audit.streams.server.evidence.suspects import MISTAKEN, MOST_EXAMINED, SampledToken
+from otm.audit.streams.server.evidence.suspects import (
+    MISTAKEN,
+    MOST_EXAMINED,
+    SHARE,
+    SampledToken,
+)
 from otm.audit.streams.server.request_parameters import ENDINGS, RequestParameters, scaled
 from otm.decoding import SamplingParameters
 
@@ -180,7 +185,8 @@ def find_parameter_suspect(
         gains[mistake.names] |= _gains(mistake, ratios, first)
     best = max(_suspect(found, stated.describe(which)) for which, found in gains.items())
     # Short lists hardly distinguish this mistake from a parameter without effect.
-    if gains[()].get(EARLY_WINDOW, -math.inf) > best.gain - CLEAR and EARLY_WINDOW != best.text:
+    early = gains[()].get(EARLY_WINDOW, -math.inf)
+    if early > max(SHARE * best.gain, CLEAR) and EARLY_WINDOW != best.text:
         return best._replace(text=f"{best.text}, or {EARLY_WINDOW}")
     return best
 
