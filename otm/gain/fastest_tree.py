@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 import numpy.typing as npt
 
-from otm._core.display.reprs import ShortRepr
 from otm._core.numbers import as_positive
 from otm.decoding.drafters.trees import Shape
 from otm.errors import InvalidInputError
 from otm.gain.latency import Latency, as_latency
-from otm.gain.tree_budget import PlannedTree, as_hits, best_tree, rows_of_levels
+from otm.gain.tree_budget import PlannedTree, as_hits, plan_trees, rows_of_levels
 
 
 @dataclass(frozen=True, eq=False)
-class FastestTree(ShortRepr):
+class FastestTree(PlannedTree):
     """A tree shape with its speed; the shape is () if decoding without drafts is fastest.
 
     Attributes
@@ -34,8 +33,6 @@ class FastestTree(ShortRepr):
     0.75
     """
 
-    shape: Shape
-    accepted: float
     speedup: float
 
 
@@ -105,9 +102,10 @@ def fastest_tree(
             "the table has only times for one token; measure a number of drafts γ of at least 1"
         )
     found = FastestTree((), 0.0, 1.0)
-    for levels in range(1, len(rows_of_levels(as_hits(hits), most, depth)) + 1):
-        for count in range(levels, most + 1):
-            tree = best_tree(hits, count, levels)
+    rows = rows_of_levels(as_hits(hits), most, depth)[:, :most]
+    for levels in range(1, len(rows) + 1):
+        tree_of = plan_trees(rows[:levels], most)
+        for tree in map(tree_of, range(levels, most + 1)):
             widths = widths_of(tree.shape)
             if max([1, *widths[:-1]]) * loaded.prepared <= loaded.rows[-1]:
                 found = max(found, _with_speed(tree, widths, loaded), key=lambda each: each.speedup)

@@ -8,7 +8,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,13 +107,21 @@ def best_tree(hits: npt.ArrayLike, nodes: int, depth: int | None = None) -> Plan
     """
     budget = as_positive(nodes, "nodes")
     rows = rows_of_levels(as_hits(hits), budget, depth)[:, :budget]
+    return plan_trees(rows, budget)(budget)
+
+
+def plan_trees(rows: Floats, budget: int) -> Callable[[int], PlannedTree]:
+    """Run the dynamic program once; return the best tree as a function of up to `budget` nodes.
+
+    `rows` [levels, k] has the hits of each level.
+    """
     check_work(len(rows), rows.shape[1], budget)
     below = np.zeros(budget + 1)
     levels: list[npt.NDArray[np.int64]] = []
     for row in rows[::-1]:
         below, spent = _best_children(row, below)
         levels.append(spent)
-    return PlannedTree(_shape(levels[::-1], budget), below.item(budget))
+    return lambda nodes: PlannedTree(_shape(levels[::-1], nodes), below.item(nodes))
 
 
 def first_rows(recordings: Sequence[Recording]) -> Iterator[tuple[SparseProbs, SparseProbs]]:

@@ -120,7 +120,9 @@ class Observation(ShortRepr):
         Failures are left out if others of their kind are more probable.
         """
         rare = [outcome for outcome in self._impossible if self.probs[outcome] <= ISOLATED]
-        likely = {x.kind for x in self._impossible if isinstance(x, Failure) and x not in rare}
+        likely = {
+            x.kind for x in self._impossible if isinstance(x, Failure) and self.probs[x] > ISOLATED
+        }
         return [x for x in rare if not (isinstance(x, Failure) and x.kind in likely)]
 
     @cached_property

@@ -115,15 +115,15 @@ class Mistake(NamedTuple):
         self, probs_of: ProbsOf, stated: Stated, prompt: Prompt, answer: Completion
     ) -> list[list[TokenProbs | None]]:
         """Return the distributions of the tokens of an answer for each lag."""
-        free = stated.scaled(TRUNCATION, 0)
-        if self.late_window:
-            rows, open_rows = (_rows(probs_of, each, prompt, answer) for each in (stated, free))
-            return [[*map(_in_window, open_rows, _late(rows, lag))] for lag in self.lags]
-        if self.early_window:
+        if self.late_window or self.early_window:
+            free = _rows(probs_of, stated.scaled(TRUNCATION, 0), prompt, answer)
+            if self.late_window:
+                rows = _rows(probs_of, stated, prompt, answer)
+                return [[*map(_in_window, free, _late(rows, lag))] for lag in self.lags]
             early = replace(stated, sampling=replace(stated.sampling, temperature=1.0))
-            rows, open_rows = (_rows(probs_of, each, prompt, answer) for each in (early, free))
+            windows = _rows(probs_of, early, prompt, answer)
             # If a list is too short for the window, the window has all tokens of the list.
-            return [[_in_window(*pair) or pair[0] for pair in zip(open_rows, rows, strict=True)]]
+            return [[_in_window(*pair) or pair[0] for pair in zip(free, windows, strict=True)]]
         used = stated.scaled(self.names, self.factor)
         return [probs_of(prompt, answer, used.sampling, used.request, lag) for lag in self.lags]
 

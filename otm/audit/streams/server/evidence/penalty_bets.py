@@ -35,7 +35,8 @@ class PenaltyBets(EProcess):
         for each in sampled:
             probs = each.row.probs[:LOOKED_AT]
             rank = each.row.places.get(each.token, LOOKED_AT)
-            for way, again in enumerate((each.written(LOOKED_AT), each.again(LOOKED_AT))):
+            written = each.written(LOOKED_AT)
+            for way, again in enumerate((written, written | each.told(LOOKED_AT))):
                 if again.any():
                     total = 1 + float(probs[again].sum()) * (FACTORS - 1)
                     ratios = (FACTORS if rank < again.size and again[rank] else 1.0) / total

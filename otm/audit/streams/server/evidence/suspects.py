@@ -54,16 +54,16 @@ class SampledToken:
         known = {*self.answer.tokens[: self.place]}
         return np.array([token in known for token in self.row.tokens[:most]], dtype=np.bool_)
 
-    def again(self, most: int | None = None) -> Bools:
-        """Whether each listed token is in the prompt or the answer so far: bool array [n]."""
+    def told(self, most: int | None = None) -> Bools:
+        """Whether each listed token is in the prompt: bool array [n]."""
         text = self.prompt if isinstance(self.prompt, str) else ""
         ids = () if isinstance(self.prompt, str) else self.prompt
         known = {token_name(token) for token in ids}
-        told = [
+        found = [
             token in known or (token.strip() != "" and token in text)
             for token in self.row.tokens[:most]
         ]
-        return self.written(most) | np.array(told, dtype=np.bool_)
+        return np.array(found, dtype=np.bool_)
 
 
 def find_suspects(
@@ -131,7 +131,8 @@ class _Table:
         for row, each in enumerate(sampled):
             size = len(each.row.tokens)
             self.probs[row, :size] = each.row.probs
-            self.written[row, :size], self.again[row, :size] = each.written(), each.again()
+            self.written[row, :size], self.again[row, :size] = each.written(), each.told()
+        self.again |= self.written
         self.before = np.cumsum(self.probs, axis=1) - self.probs
         self.probs /= np.maximum(self.probs.sum(axis=1, keepdims=True), 1e-300)
         self.ranks = np.broadcast_to(np.arange(shape[1]), shape)
